@@ -1,0 +1,1 @@
+"""REST, Prometheus exposition and the dashboard over what storage holds."""

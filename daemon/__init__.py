@@ -1,0 +1,1 @@
+"""From checkpoint bytes to alerts: reading, measuring, detecting, telling."""

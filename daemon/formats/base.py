@@ -1,0 +1,166 @@
+"""What every checkpoint format gives: names first, then where the bytes of one tensor lie.
+
+A format reads headers only. It answers *what is there* (`Checkpoint.tensors`) and *where it is*
+(`Checkpoint.pieces`); it never touches tensor data and never imports torch. One reader,
+`foreshock.daemon.formats.reading`, turns pieces into tensors for all formats alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from foreshock.daemon.errors import CorruptCheckpoint
+
+MAX_DIMENSIONS = 8
+MAX_NAME_BYTES = 4096
+MAX_ELEMENTS = 1 << 48
+
+READABLE_DTYPES: Mapping[str, int] = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+}
+"""Names of the dtypes that can be measured, with bytes per element; all else is named and refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """One tensor as its header declares it.
+
+    Attributes:
+        name: the key under which the framework saved it, unchanged.
+        dtype: torch's name without the prefix (`bfloat16`), also for dtypes we cannot read (`int64`).
+        shape: the whole tensor's, not a shard's.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def num_elements(self) -> int:
+        """Elements of the whole tensor."""
+        return math.prod(self.shape)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the whole tensor; 0 for a dtype that cannot be read."""
+        return self.num_elements * READABLE_DTYPES.get(self.dtype, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A strided block of one file, and its place in the tensor.
+
+    Attributes:
+        file: relative to the checkpoint's `root`.
+        offset: byte at which the block's first element lies.
+        shape: of the block.
+        strides: in elements, one a dimension; never negative.
+        destination: index of the block's first element in the whole tensor.
+    """
+
+    file: str
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    destination: tuple[int, ...]
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to the last one, gaps included; 0 for an empty block."""
+        if 0 in self.shape:
+            return 0
+        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides of a dense tensor, in elements."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def checked_shape(name: str, shape: object, *, where: str) -> tuple[int, ...]:
+    """The shape as a tuple of plain ints, or `CorruptCheckpoint` when it cannot be one."""
+    if not isinstance(shape, list | tuple) or not all(type(n) is int and n >= 0 for n in shape):
+        raise CorruptCheckpoint(f"{where}: tensor {name!r} has an impossible shape {shape!r:.80}")
+    if len(shape) > MAX_DIMENSIONS:
+        raise CorruptCheckpoint(
+            f"{where}: tensor {name!r:.80} has {len(shape)} dimensions, the limit is {MAX_DIMENSIONS}"
+        )
+    if math.prod(max(n, 1) for n in shape) > MAX_ELEMENTS:
+        raise CorruptCheckpoint(
+            f"{where}: tensor {name!r:.80} claims {math.prod(shape)} elements, the limit is {MAX_ELEMENTS}"
+        )
+    return tuple(shape)
+
+
+class Checkpoint(Protocol):
+    """One opened checkpoint: its headers are checked, its data untouched."""
+
+    @property
+    def format(self) -> str:
+        """Which format read it, as in `FORMATS`."""
+        ...
+
+    @property
+    def root(self) -> Path:
+        """The directory that `Piece.file` and `files` are relative to."""
+        ...
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        """Every tensor by its saved name, sorted; headers only."""
+        ...
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every file that holds headers or data of this checkpoint."""
+        ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Plain values found beside the tensors (`iter_num`, `model_args` …), inert."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know: stale files, shards that no index names."""
+        ...
+
+    def pieces(self, name: str) -> Iterator[Piece]:
+        """Where the tensor's bytes lie; together the pieces cover it exactly once.
+
+        Raises:
+            KeyError: no tensor has that name.
+            CorruptCheckpoint: a shard's own header contradicts the index.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MappedCheckpoint:
+    """A checkpoint whose pieces are all known once the headers are read."""
+
+    format: str
+    root: Path
+    tensors: Mapping[str, TensorInfo]
+    files: tuple[str, ...]
+    layout: Mapping[str, tuple[Piece, ...]]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def pieces(self, name: str) -> Iterator[Piece]:
+        """Where the tensor's bytes lie."""
+        return iter(self.layout[name])

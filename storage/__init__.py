@@ -1,0 +1,1 @@
+"""The time series: the only package that talks to the database."""
