@@ -8,12 +8,14 @@ A format reads headers only. It answers *what is there* (`Checkpoint.tensors`) a
 from __future__ import annotations
 
 import math
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from foreshock.daemon.errors import CorruptCheckpoint
+from foreshock.daemon.formats.files import Files, explain
 
 MAX_DIMENSIONS = 8
 MAX_NAME_BYTES = 4096
@@ -104,6 +106,64 @@ def checked_shape(name: str, shape: object, *, where: str) -> tuple[int, ...]:
             f"{where}: tensor {name!r:.80} claims {math.prod(shape)} elements, the limit is {MAX_ELEMENTS}"
         )
     return tuple(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A checkpoint's place: a directory, or one file in it.
+
+    Attributes:
+        files: reads below the directory.
+        entry: the file's name; empty when the directory as a whole is the checkpoint.
+    """
+
+    files: Files
+    entry: str = ""
+
+    @property
+    def path(self) -> Path:
+        """For people and messages."""
+        return self.files.root / self.entry if self.entry else self.files.root
+
+    @classmethod
+    def of(cls, path: Path) -> Location:
+        """The place a user names; `VanishedCheckpoint` if nothing is there."""
+        try:
+            is_directory = stat.S_ISDIR(path.stat().st_mode)
+        except OSError as error:
+            raise explain(error, path) from error
+        return cls(Files(path)) if is_directory else cls(Files(path.parent), path.name)
+
+
+class Format(Protocol):
+    """One on-disk layout; `FORMATS` lists them, the stricter before the looser."""
+
+    @property
+    def name(self) -> str:
+        """Short, for people: `safetensors`, `torch.distributed.checkpoint`."""
+        ...
+
+    @property
+    def looks_for(self) -> str:
+        """What makes this format claim a place, for the message that nothing did."""
+        ...
+
+    def claims(self, names: frozenset[str]) -> bool:
+        """Whether the place looks like this format, from names alone.
+
+        Args:
+            names: entries of the directory; only the file itself when the location is one file.
+        """
+        ...
+
+    def open(self, location: Location) -> Checkpoint:
+        """Read and check all headers.
+
+        Raises:
+            IncompleteCheckpoint: more is to come.
+            CorruptCheckpoint, UnsupportedCheckpoint, UnreadableCheckpoint, VanishedCheckpoint: see there.
+        """
+        ...
 
 
 class Checkpoint(Protocol):

@@ -1,0 +1,42 @@
+"""Every on-disk format, and how one is opened.
+
+To add a format: write one file with a class that fulfils `Format`, and name it in `FORMATS`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from foreshock.daemon.errors import UnsupportedCheckpoint
+from foreshock.daemon.formats.base import Checkpoint, Format, Location
+from foreshock.daemon.formats.dcp import TorchDistributedCheckpoint
+from foreshock.daemon.formats.safetensors import Safetensors
+from foreshock.daemon.formats.torch_file import TorchFiles
+
+FORMATS: tuple[Format, ...] = (
+    Safetensors(),
+    TorchDistributedCheckpoint(),
+    TorchFiles(),
+)
+"""In the order they are asked; the first that claims a place reads it."""
+
+
+def claiming_format(names: frozenset[str]) -> Format | None:
+    """The first format that claims a directory of these names."""
+    return next((format_ for format_ in FORMATS if format_.claims(names)), None)
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Open a checkpoint directory or file: headers are read and checked, data is not touched.
+
+    Raises:
+        UnsupportedCheckpoint: no format claims it; the message lists what was looked for.
+        CheckpointError: whatever the format finds.
+    """
+    location = Location.of(path)
+    names = (location.entry,) if location.entry else location.files.names()
+    format_ = claiming_format(frozenset(names))
+    if format_ is None:
+        looked_for = "; ".join(f"{each.looks_for} ({each.name})" for each in FORMATS)
+        raise UnsupportedCheckpoint(f"{path}: not a checkpoint that can be read. Looked for: {looked_for}")
+    return format_.open(location)

@@ -1,0 +1,361 @@
+"""A pickle as data: what it would build becomes plain values and inert stubs; nothing is imported or called.
+
+The stack machine is the standard library's pure-Python one (the C one allocates what a file merely
+claims). Every opcode that names, calls or mutates an object is replaced; budgets bound bytes, opcodes
+and nesting. What remains of a global is its name: `Global("torch", "float32")`; of a call, the stub
+`Stub(callable, args, state)`.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from foreshock.daemon.errors import CorruptCheckpoint
+
+MAX_PICKLE_BYTES: Final = 256 << 20
+MAX_OPCODES: Final = 100_000_000
+MAX_KEY_DEPTH: Final = 8
+
+_MALFORMED = (
+    pickle.UnpicklingError,
+    struct.error,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What the stack machine raises on bytes that are no pickle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """A name that a pickle refers to; never looked up."""
+
+    module: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Dotted, as in an import statement."""
+        return f"{self.module}.{self.name}"
+
+
+@dataclass(slots=True, eq=False)
+class Stub:
+    """What a call would have returned; hashed by identity, so it may be a key.
+
+    Attributes:
+        made_by: the callable or class, normally a `Global`.
+        args: it was called with.
+        state: given by BUILD: a dict, or what the class's own `__getstate__` gave.
+        items: appended or added later.
+    """
+
+    made_by: Any
+    args: tuple[Any, ...]
+    state: Any = None
+    items: list[Any] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        """Dotted name of the class or function, or empty."""
+        return self.made_by.path if isinstance(self.made_by, Global) else ""
+
+    def attribute(self, name: str) -> Any:
+        """An instance attribute, from a plain or slotted state; None when absent."""
+        states = self.state if isinstance(self.state, tuple) else (self.state,)
+        for state in states:
+            if isinstance(state, dict) and name in state:
+                return state[name]
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A persistent id: data that lies outside of the pickle, such as a storage."""
+
+    id: Any
+
+
+Reducer = Callable[[tuple[Any, ...]], Any]
+"""Makes a plain value from the arguments of a known call; must not trust them."""
+
+
+def load(data: bytes | bytearray, *, where: str, reducers: Mapping[str, Reducer] | None = None) -> Any:
+    """The value that a pickle describes.
+
+    Args:
+        data: the whole pickle; what follows its STOP opcode is ignored.
+        where: path for messages.
+        reducers: by dotted name, calls to evaluate with code of ours instead of keeping a stub.
+
+    Raises:
+        CorruptCheckpoint: no pickle, over a budget, or a use that no honest writer makes.
+    """
+    if len(data) > MAX_PICKLE_BYTES:
+        raise CorruptCheckpoint(f"{where}: a pickle of {len(data)} bytes, the limit is {MAX_PICKLE_BYTES}")
+    try:
+        return _Machine(data, reducers or {}).load()
+    except _MALFORMED as error:
+        reason = str(error) or type(error).__name__
+        raise CorruptCheckpoint(f"{where}: not a readable pickle: {reason:.200}") from error
+
+
+def _refuse(message: str) -> NoReturn:
+    raise pickle.UnpicklingError(message)
+
+
+def _checked_key(key: Any, depth: int = MAX_KEY_DEPTH) -> Any:
+    """The key, if hashing it is cheap: a deep tuple would overflow the interpreter's C stack."""
+    if isinstance(key, tuple | frozenset):
+        if depth == 0:
+            _refuse("a dictionary key is nested too deep")
+        for element in key:
+            _checked_key(element, depth - 1)
+    elif isinstance(key, Reference):
+        _checked_key(key.id, depth - 1)
+    return key
+
+
+class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the C one
+    """The standard stack machine without any opcode that reaches beyond the stack."""
+
+    pop_mark: Callable[[], list[Any]]  # of the base class, unknown to type checkers
+
+    def __init__(self, data: bytes | bytearray, reducers: Mapping[str, Reducer]) -> None:
+        super().__init__(io.BytesIO(data), encoding="utf-8", errors="surrogateescape")
+        self._size = len(data)
+        self._reducers = reducers
+
+    def load(self) -> Any:
+        """Run until STOP, counting opcodes."""
+        self._unframer = pickle._Unframer(self._file_read, self._file_readline)  # type: ignore[attr-defined]  # noqa: SLF001
+        self.read = self._unframer.read
+        self.readinto = self._unframer.readinto
+        self.readline = self._unframer.readline
+        self.metastack: list[list[Any]] = []
+        self.stack: list[Any] = []
+        self.append = self.stack.append
+        self.proto = 0
+        read, dispatch = self.read, _DISPATCH
+        try:
+            for _ in range(MAX_OPCODES):
+                opcode = read(1)
+                if not opcode:
+                    _refuse("it ends before its STOP opcode")
+                action = dispatch.get(opcode[0])
+                if action is None:
+                    _refuse(f"opcode {opcode!r} is not allowed")
+                action(self)
+        except pickle._Stop as stop:  # type: ignore[attr-defined]  # noqa: SLF001
+            return stop.value
+        _refuse(f"more than {MAX_OPCODES} opcodes")
+
+    # Names and calls -----------------------------------------------------------------------------
+
+    def push_global(self) -> None:
+        module = self.readline()[:-1].decode("utf-8")
+        name = self.readline()[:-1].decode("utf-8")
+        self.append(Global(module, name))
+
+    def push_stack_global(self) -> None:
+        name, module = self.stack.pop(), self.stack.pop()
+        if type(name) is not str or type(module) is not str:
+            _refuse("STACK_GLOBAL needs two strings")
+        self.append(Global(module, name))
+
+    def call(self) -> None:
+        args, function = self.stack.pop(), self.stack.pop()
+        self.append(self._called(function, args))
+
+    def call_new(self) -> None:
+        args, cls = self.stack.pop(), self.stack.pop()
+        self.append(self._called(cls, args))
+
+    def call_new_with_keywords(self) -> None:
+        keywords, args, cls = self.stack.pop(), self.stack.pop(), self.stack.pop()
+        self.append(self._called(cls, (*args, keywords)))
+
+    def call_inst(self) -> None:
+        self.push_global()
+        cls = self.stack.pop()
+        args = tuple(self.pop_mark())
+        self.append(self._called(cls, args))
+
+    def call_obj(self) -> None:
+        cls, *args = self.pop_mark()
+        self.append(self._called(cls, tuple(args)))
+
+    def _called(self, function: Any, args: Any) -> Any:
+        if not isinstance(args, tuple):
+            _refuse("a call without an argument tuple")
+        reducer = self._reducers.get(function.path) if isinstance(function, Global) else None
+        return reducer(args) if reducer else Stub(function, args)
+
+    def push_persistent(self) -> None:
+        self.append(Reference(self.stack.pop()))
+
+    def push_persistent_text(self) -> None:
+        self.append(Reference(self.readline()[:-1].decode("ascii")))
+
+    # Mutation ------------------------------------------------------------------------------------
+
+    def build(self) -> None:
+        state = self.stack.pop()
+        target = self.stack[-1]
+        if isinstance(target, Stub):
+            target.state = state
+        # State of anything else (the `_metadata` of a state dict's OrderedDict) says nothing to us.
+
+    def append_one(self) -> None:
+        value = self.stack.pop()
+        _items_of(self.stack[-1]).append(value)
+
+    def append_many(self) -> None:
+        values = self.pop_mark()
+        _items_of(self.stack[-1]).extend(values)
+
+    def add_many(self) -> None:
+        values = self.pop_mark()
+        target = self.stack[-1]
+        if isinstance(target, set):
+            target.update(_checked_key(value) for value in values)
+        else:
+            _items_of(target).extend(values)
+
+    def push_frozenset(self) -> None:
+        self.append(frozenset(_checked_key(value) for value in self.pop_mark()))
+
+    def set_one(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self._set(self.stack[-1], [key, value])
+
+    def set_many(self) -> None:
+        items = self.pop_mark()
+        self._set(self.stack[-1], items)
+
+    def push_dict(self) -> None:
+        items = self.pop_mark()
+        self.append({})
+        self._set(self.stack[-1], items)
+
+    def _set(self, target: Any, items: list[Any]) -> None:
+        if len(items) % 2:
+            _refuse("a key without a value")
+        if isinstance(target, dict):
+            for key, value in zip(items[::2], items[1::2], strict=True):
+                target[_checked_key(key)] = value
+        elif isinstance(target, Stub):
+            target.items.extend(zip(items[::2], items[1::2], strict=True))
+        else:
+            _refuse("items set on something that is no mapping")
+
+    # Bytes whose length is claimed before they are there ---------------------------------------------
+
+    def push_bytearray(self) -> None:
+        (size,) = struct.unpack("<Q", self.read(8))
+        if size > self._size:
+            _refuse(f"a bytearray of {size} bytes in a pickle of {self._size}")
+        self.append(bytearray(self.read(size)))
+
+
+def _items_of(target: Any) -> list[Any]:
+    if isinstance(target, list):
+        return target
+    if isinstance(target, Stub):
+        return target.items
+    _refuse("items appended to something that is no list")
+
+
+_HARMLESS = (
+    "PROTO",
+    "FRAME",
+    "STOP",
+    "MARK",
+    "POP",
+    "POP_MARK",
+    "DUP",
+    "NONE",
+    "NEWTRUE",
+    "NEWFALSE",
+    "INT",
+    "BININT",
+    "BININT1",
+    "BININT2",
+    "LONG",
+    "LONG1",
+    "LONG4",
+    "FLOAT",
+    "BINFLOAT",
+    "STRING",
+    "BINSTRING",
+    "SHORT_BINSTRING",
+    "BINBYTES",
+    "SHORT_BINBYTES",
+    "BINBYTES8",
+    "UNICODE",
+    "BINUNICODE",
+    "SHORT_BINUNICODE",
+    "BINUNICODE8",
+    "TUPLE",
+    "EMPTY_TUPLE",
+    "TUPLE1",
+    "TUPLE2",
+    "TUPLE3",
+    "EMPTY_LIST",
+    "LIST",
+    "EMPTY_DICT",
+    "EMPTY_SET",
+    "GET",
+    "BINGET",
+    "LONG_BINGET",
+    "PUT",
+    "BINPUT",
+    "LONG_BINPUT",
+    "MEMOIZE",
+)
+"""Opcodes of the standard machine that only push, pop and remember plain values."""
+
+
+def _code(name: str) -> int:
+    code: bytes = getattr(pickle, name)
+    return code[0]
+
+
+_OURS: Mapping[str, Callable[[_Machine], None]] = {
+    "GLOBAL": _Machine.push_global,
+    "STACK_GLOBAL": _Machine.push_stack_global,
+    "REDUCE": _Machine.call,
+    "NEWOBJ": _Machine.call_new,
+    "NEWOBJ_EX": _Machine.call_new_with_keywords,
+    "INST": _Machine.call_inst,
+    "OBJ": _Machine.call_obj,
+    "PERSID": _Machine.push_persistent_text,
+    "BINPERSID": _Machine.push_persistent,
+    "BUILD": _Machine.build,
+    "APPEND": _Machine.append_one,
+    "APPENDS": _Machine.append_many,
+    "ADDITEMS": _Machine.add_many,
+    "FROZENSET": _Machine.push_frozenset,
+    "SETITEM": _Machine.set_one,
+    "SETITEMS": _Machine.set_many,
+    "DICT": _Machine.push_dict,
+    "BYTEARRAY8": _Machine.push_bytearray,
+}
+
+_DISPATCH: Mapping[int, Callable[[Any], None]] = {
+    **{_code(name): pickle._Unpickler.dispatch[_code(name)] for name in _HARMLESS},  # noqa: SLF001
+    **{_code(name): action for name, action in _OURS.items()},
+}
+"""By opcode; what is not here (extension registry, out-of-band buffers) is refused."""

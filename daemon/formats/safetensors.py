@@ -1,0 +1,219 @@
+"""safetensors: 8 bytes of header length, a JSON header with the byte range of every tensor, the data.
+
+The header is checked whole, once: ranges must cover the data without a hole, an overlap or a rest, and
+sizes must agree with shapes. Afterwards nothing can find out that the file is bad. A directory holds one
+such file, or several behind `model.safetensors.index.json`; where both are there, the index counts.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from foreshock.daemon.errors import CorruptCheckpoint, IncompleteCheckpoint, UnsupportedCheckpoint
+from foreshock.daemon.formats.base import (
+    MAX_NAME_BYTES,
+    Checkpoint,
+    Location,
+    MappedCheckpoint,
+    Piece,
+    TensorInfo,
+    checked_shape,
+    contiguous_strides,
+)
+from foreshock.daemon.formats.files import Files
+from foreshock.daemon.formats.shard_index import merge_shards, read_shard_index
+
+MAX_HEADER_BYTES = 100_000_000
+"""The limit of the safetensors library itself."""
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+
+_DTYPES: Mapping[str, tuple[str, int]] = {
+    "F64": ("float64", 64),
+    "F32": ("float32", 32),
+    "F16": ("float16", 16),
+    "BF16": ("bfloat16", 16),
+    "F8_E4M3": ("float8_e4m3fn", 8),
+    "F8_E5M2": ("float8_e5m2", 8),
+    "F8_E8M0": ("float8_e8m0fnu", 8),
+    "F6_E2M3": ("float6_e2m3fn", 6),
+    "F6_E3M2": ("float6_e3m2fn", 6),
+    "F4": ("float4_e2m1fn", 4),
+    "C64": ("complex64", 64),
+    "I64": ("int64", 64),
+    "U64": ("uint64", 64),
+    "I32": ("int32", 32),
+    "U32": ("uint32", 32),
+    "I16": ("int16", 16),
+    "U16": ("uint16", 16),
+    "I8": ("int8", 8),
+    "U8": ("uint8", 8),
+    "BOOL": ("bool", 8),
+}
+"""The format's names with ours, and bits per element."""
+
+
+@dataclass(frozen=True, slots=True)
+class SafetensorsFile:
+    """One file's checked header."""
+
+    tensors: Mapping[str, TensorInfo]
+    layout: Mapping[str, tuple[Piece, ...]]
+    metadata: Mapping[str, str]
+
+
+def read_safetensors_file(files: Files, file: str) -> SafetensorsFile:
+    """Read and check a header; data is not touched.
+
+    Raises:
+        IncompleteCheckpoint: the file is shorter than its header says.
+        CorruptCheckpoint: anything else that disagrees.
+    """
+    where = str(files.root / file)
+    size = files.state(file).size
+    if size < 8:
+        raise IncompleteCheckpoint(f"{where}: {size} bytes; the length of the header alone takes 8")
+    (length,) = struct.unpack("<Q", files.read(file, 0, 8))
+    if length > MAX_HEADER_BYTES or length < 2:
+        raise CorruptCheckpoint(f"{where}: claims a header of {length} bytes")
+    if 8 + length > size:
+        raise IncompleteCheckpoint(f"{where}: {size} bytes, its header alone needs {8 + length}")
+    header = _parse(files.read(file, 8, length), where)
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise CorruptCheckpoint(f"{where}: __metadata__ is not a mapping of strings")
+    tensors: dict[str, TensorInfo] = {}
+    layout: dict[str, tuple[Piece, ...]] = {}
+    ranges: list[tuple[int, int, str]] = []
+    for name in sorted(header):
+        info, begin, end = _tensor(name, header[name], where)
+        tensors[name] = info
+        layout[name] = (_piece(file, 8 + length + begin, info),)
+        ranges.append((begin, end, name))
+    _check_cover(ranges, size - 8 - length, where)
+    return SafetensorsFile(tensors, layout, metadata)
+
+
+def _parse(header: bytearray, where: str) -> dict[str, Any]:
+    if header[:1] != b"{":
+        raise CorruptCheckpoint(f"{where}: the header does not start with '{{'")
+    try:
+        parsed = json.loads(
+            header.decode("utf-8"), object_pairs_hook=_no_duplicates, parse_constant=_no_constants
+        )
+    except (ValueError, RecursionError) as error:
+        raise CorruptCheckpoint(f"{where}: the header is not sound JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise CorruptCheckpoint(f"{where}: the header is not a JSON object")
+    return parsed
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    parsed = dict(pairs)
+    if len(parsed) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r:.80} stands there twice")
+    return parsed
+
+
+def _no_constants(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _tensor(name: str, entry: Any, where: str) -> tuple[TensorInfo, int, int]:
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise CorruptCheckpoint(f"{where}: the entry of tensor {name!r:.80} is malformed")
+    if len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
+        raise CorruptCheckpoint(f"{where}: a tensor name of {len(name)} characters")
+    if entry["dtype"] not in _DTYPES:
+        raise CorruptCheckpoint(
+            f"{where}: tensor {name!r:.80} has the unknown dtype {entry['dtype']!r:.40}: a writer's fault"
+        )
+    dtype, bits = _DTYPES[entry["dtype"]]
+    shape = checked_shape(name, entry["shape"], where=where)
+    offsets = entry["data_offsets"]
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(n) is int for n in offsets):
+        raise CorruptCheckpoint(f"{where}: tensor {name!r:.80} has malformed offsets {offsets!r:.80}")
+    begin, end = offsets
+    info = TensorInfo(name, dtype, shape)
+    if begin < 0 or end < begin or (end - begin) * 8 != info.num_elements * bits:
+        raise CorruptCheckpoint(
+            f"{where}: tensor {name!r:.80} of shape {list(shape)} and dtype {entry['dtype']}"
+            f" cannot lie at bytes {begin} to {end}"
+        )
+    return info, begin, end
+
+
+def _piece(file: str, offset: int, info: TensorInfo) -> Piece:
+    return Piece(file, offset, info.shape, contiguous_strides(info.shape), (0,) * len(info.shape))
+
+
+def _check_cover(ranges: list[tuple[int, int, str]], data_bytes: int, where: str) -> None:
+    """The ranges follow each other without hole or overlap up to the end of the file."""
+    position = 0
+    for begin, end, name in sorted(ranges):
+        if begin != position:
+            kind = "overlaps the one before" if begin < position else "leaves a hole before it"
+            raise CorruptCheckpoint(f"{where}: tensor {name!r:.80} at bytes {begin} to {end} {kind}")
+        position = end
+    if position > data_bytes:
+        raise IncompleteCheckpoint(f"{where}: {data_bytes} bytes of data, its header needs {position}")
+    if position < data_bytes:
+        raise CorruptCheckpoint(f"{where}: {data_bytes - position} bytes follow the last tensor")
+
+
+@dataclass(frozen=True, slots=True)
+class Safetensors:
+    """`model.safetensors`, or shards behind `model.safetensors.index.json`."""
+
+    name: str = "safetensors"
+    looks_for: str = f"{INDEX}, {SINGLE}, or a single *.safetensors file"
+
+    def claims(self, names: frozenset[str]) -> bool:
+        """An index, the usual name, or any safetensors file."""
+        return any(name.endswith(".safetensors") or name == INDEX for name in names)
+
+    def open(self, location: Location) -> Checkpoint:
+        """Check every shard's header, and the index against them."""
+        files = location.files
+        if location.entry not in {"", INDEX}:
+            return self._single(files, location.entry, ())
+        names = [name for name in files.names() if not name.startswith(".")]
+        if INDEX in names:
+            return self._sharded(files, names)
+        candidates = [name for name in names if name.endswith(".safetensors")]
+        if SINGLE in candidates:
+            return self._single(files, SINGLE, ())
+        if any("-of-" in name for name in candidates):
+            raise IncompleteCheckpoint(
+                f"{files.root}: {len(candidates)} shards, but {INDEX} is not there yet"
+            )
+        if len(candidates) == 1:
+            return self._single(files, candidates[0], ())
+        raise UnsupportedCheckpoint(
+            f"{files.root}: {len(candidates)} safetensors files and no {INDEX}: name the one that is meant"
+        )
+
+    def _single(self, files: Files, file: str, notes: tuple[str, ...]) -> Checkpoint:
+        content = read_safetensors_file(files, file)
+        return MappedCheckpoint(
+            self.name, files.root, content.tensors, (file,), content.layout, content.metadata, notes
+        )
+
+    def _sharded(self, files: Files, names: list[str]) -> Checkpoint:
+        index = read_shard_index(files, INDEX)
+        shards = {file: read_safetensors_file(files, file) for file in index.present(names)}
+        tensors, notes = merge_shards(
+            index, {file: content.tensors for file, content in shards.items()}, str(files.root)
+        )
+        strays = [name for name in names if name.endswith(".safetensors") and name not in shards]
+        if strays:
+            notes = (*notes, f"not named by {INDEX}, ignored: {', '.join(strays[:5])}")
+        layout = {name: shards[index.weight_map[name]].layout[name] for name in tensors}
+        return MappedCheckpoint(self.name, files.root, tensors, (INDEX, *shards), layout, {}, notes)

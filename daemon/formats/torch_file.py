@@ -1,0 +1,154 @@
+"""PyTorch zip files: one `.pt`, `.pth`, `.bin`, `.ckpt`, or shards behind `pytorch_model.bin.index.json`.
+
+Tensors are named by their path in the saved object (`model.transformer.h.0.attn.c_attn.weight`); numbers
+and strings beside them (`iter_num`, `global_step`, `model_args`) become the checkpoint's metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foreshock.daemon.errors import UnsupportedCheckpoint
+from foreshock.daemon.formats.base import Checkpoint, Location, Piece, TensorInfo
+from foreshock.daemon.formats.files import Files
+from foreshock.daemon.formats.shard_index import merge_shards, read_shard_index
+from foreshock.daemon.formats.torch_zip import (
+    Refused,
+    TensorRef,
+    TorchFile,
+    checked_tensor,
+    plain_values,
+    read_torch_file,
+    walk_tensors,
+)
+
+INDEX = "pytorch_model.bin.index.json"
+SINGLE = "pytorch_model.bin"
+SUFFIXES = (".pt", ".pth", ".bin", ".ckpt")
+NOT_WEIGHTS = frozenset(
+    {
+        "training_args.bin",
+        "optimizer.pt",
+        "optimizer.bin",
+        "scheduler.pt",
+        "scheduler.bin",
+        "scaler.pt",
+        "sampler.bin",
+    }
+)
+"""What trainers save beside the weights under the same suffixes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TorchCheckpoint:
+    """Tensors of one or more archives."""
+
+    format: str
+    source: Files
+    opened: Mapping[str, TorchFile]
+    tensors: Mapping[str, TensorInfo]
+    places: Mapping[str, tuple[str, TensorRef]]
+    metadata: Mapping[str, Any]
+    files: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def root(self) -> Path:
+        """The directory that file names are relative to."""
+        return self.source.root
+
+    def pieces(self, name: str) -> Iterator[Piece]:
+        """One strided piece; the local header of its storage is read here."""
+        file, tensor = self.places[name]
+        yield self.opened[file].piece(self.source, name, tensor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    file: TorchFile
+    tensors: Mapping[str, TensorInfo]
+    refs: Mapping[str, TensorRef]
+    notes: tuple[str, ...]
+
+
+def _read_shard(files: Files, name: str) -> _Shard:
+    where = str(files.root / name)
+    opened = read_torch_file(files, name)
+    tensors: dict[str, TensorInfo] = {}
+    refs: dict[str, TensorRef] = {}
+    notes: list[str] = []
+    for path, tensor in sorted(walk_tensors(opened.content), key=lambda item: item[0]):
+        if isinstance(tensor, Refused):
+            notes.append(f"{path}: {tensor.reason}")
+        else:
+            tensors[path] = checked_tensor(opened, path, tensor, where=where)
+            refs[path] = tensor
+    if not tensors:
+        reason = notes[0] if notes else "it holds no tensor"
+        raise UnsupportedCheckpoint(f"{where}: no weights to read: {reason}")
+    return _Shard(opened, tensors, refs, tuple(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class TorchFiles:
+    """`torch.save` files."""
+
+    name: str = "torch.save"
+    looks_for: str = f"{INDEX}, {SINGLE}, or a single file ending in {', '.join(SUFFIXES)}"
+
+    def claims(self, names: frozenset[str]) -> bool:
+        """An index, the usual name, or one weight-like file."""
+        return INDEX in names or bool(_weight_files(names))
+
+    def open(self, location: Location) -> Checkpoint:
+        """Read the directory and the pickle of every archive."""
+        files = location.files
+        if location.entry not in {"", INDEX}:
+            return self._single(files, location.entry)
+        names = files.names()
+        if INDEX in names:
+            return self._sharded(files, names)
+        candidates = _weight_files(frozenset(names))
+        if SINGLE in candidates:
+            return self._single(files, SINGLE)
+        if len(candidates) == 1:
+            return self._single(files, candidates[0])
+        raise UnsupportedCheckpoint(
+            f"{files.root}: {len(candidates)} files could hold the weights ({', '.join(candidates[:5])});"
+            " name the one that is meant"
+        )
+
+    def _single(self, files: Files, name: str) -> Checkpoint:
+        shard = _read_shard(files, name)
+        places = {path: (name, ref) for path, ref in shard.refs.items()}
+        metadata = plain_values(shard.file.content)
+        return TorchCheckpoint(
+            self.name, files, {name: shard.file}, shard.tensors, places, metadata, (name,), shard.notes
+        )
+
+    def _sharded(self, files: Files, names: tuple[str, ...]) -> Checkpoint:
+        index = read_shard_index(files, INDEX)
+        shards = {name: _read_shard(files, name) for name in index.present(names)}
+        tensors, notes = merge_shards(
+            index, {name: shard.tensors for name, shard in shards.items()}, str(files.root)
+        )
+        places = {
+            path: (index.weight_map[path], shards[index.weight_map[path]].refs[path]) for path in tensors
+        }
+        opened = {name: shard.file for name, shard in shards.items()}
+        return TorchCheckpoint(self.name, files, opened, tensors, places, {}, (INDEX, *shards), notes)
+
+
+def _weight_files(names: frozenset[str]) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            name
+            for name in names
+            if name.endswith(SUFFIXES)
+            and name not in NOT_WEIGHTS
+            and not name.startswith((".", "rng_state", "random_states"))
+        )
+    )
