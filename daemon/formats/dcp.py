@@ -187,8 +187,8 @@ def _placed(
     """
     placed: list[Chunk] = []
     for part in declared.attribute("chunks") or ():
-        start = part.attribute("offsets") if isinstance(part, Stub) else None
-        shape = part.attribute("sizes") if isinstance(part, Stub) else None
+        start: Any = part.attribute("offsets") if isinstance(part, Stub) else None
+        shape: Any = part.attribute("sizes") if isinstance(part, Stub) else None
         if not _inside(start, shape, info.shape):
             raise CorruptCheckpoint(f"{where}: a chunk of {info.name!r:.80} lies outside of {info.shape}")
         if 0 in shape:

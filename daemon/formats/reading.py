@@ -10,10 +10,11 @@ import math
 from dataclasses import replace
 
 import torch
+from torch import Tensor
+
 from foreshock.daemon.errors import CorruptCheckpoint, UnsupportedCheckpoint
 from foreshock.daemon.formats.base import READABLE_DTYPES, Checkpoint, Piece, contiguous_strides
 from foreshock.daemon.formats.files import Files
-from torch import Tensor
 
 _DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in READABLE_DTYPES}
 
@@ -72,13 +73,13 @@ def _fill(tensor: Tensor, piece: Piece, files: Files) -> None:
     """Read a piece into its place."""
     target = tensor[tuple(slice(d, d + n) for d, n in zip(piece.destination, piece.shape, strict=True))]
     if piece.strides == contiguous_strides(piece.shape) and target.is_contiguous():
-        files.read_into(piece.file, piece.offset, _memory(target))
+        files.read_into(piece.file, piece.offset, bytes_of(target))
         return
     buffer = torch.empty(piece.span, dtype=tensor.dtype)
-    files.read_into(piece.file, piece.offset, _memory(buffer))
+    files.read_into(piece.file, piece.offset, bytes_of(buffer))
     target.copy_(buffer.as_strided(piece.shape, piece.strides))
 
 
-def _memory(tensor: Tensor) -> memoryview:
-    """The bytes of a contiguous tensor, writable."""
-    return tensor.reshape(-1).view(torch.uint8).numpy().data
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The memory of a CPU tensor as bytes; of a copy when it is not contiguous."""
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data

@@ -1,0 +1,1 @@
+"""What steps exist in a run's directory, and which of them are complete."""

@@ -1,0 +1,1 @@
+"""The loop that keeps one run under observation."""
