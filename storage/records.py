@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 Kind = Literal["finite", "nan", "+inf", "-inf", "undefined"]
+Severity = Literal["info", "warning", "critical"]
 
 
 class CheckpointState(StrEnum):
@@ -160,7 +161,7 @@ class Finding:
     rule: str
     subject: str
     step: int
-    severity: Literal["info", "warning", "critical"]
+    severity: Severity
     message: str
     layer: int | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -195,6 +196,45 @@ class Series:
     base_steps: tuple[int | None, ...]
     reasons: tuple[str, ...]
     source_points: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heatmap:
+    """One metric of one role over layers and steps, its units taken together.
+
+    Attributes:
+        layers: ascending; one row each. What lies outside of the blocks is left out.
+        steps: ascending; one column each.
+        values: rows of equal length; None where there is no finite value.
+        attempt: ordinal of the attempt; 0 when the run has none.
+    """
+
+    layers: tuple[int, ...]
+    steps: tuple[int, ...]
+    values: tuple[tuple[float | None, ...], ...]
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """A choice that a run offers: series that share metric, role and lag.
+
+    Attributes:
+        has_whole: whether some are of the whole matrix.
+        has_heads: whether some are of single heads.
+        has_experts: whether some are of single experts.
+        series: how many there are, over all attempts.
+        layers: how many blocks they are of; 0 when they lie outside.
+    """
+
+    metric: str
+    role: str
+    lag: int
+    has_whole: bool
+    has_heads: bool
+    has_experts: bool
+    series: int
+    layers: int
 
 
 @dataclass(frozen=True, slots=True)
