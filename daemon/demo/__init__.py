@@ -1,0 +1,1 @@
+"""A real training job in miniature, with a fault that can be switched on while it runs."""
