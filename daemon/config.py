@@ -51,9 +51,9 @@ class Settings(BaseSettings):
     device: str = Field("cpu", description="cpu, cuda or cuda:N; never a GPU that was not named")
     threads: int = Field(1, ge=1, le=256, description="CPU threads that compute")
 
-    heads: int = Field(0, ge=0, description="query heads, when no configuration tells")
-    kv_heads: int = Field(0, ge=0, description="key and value heads; as many as query heads when 0")
-    head_dim: int = Field(0, ge=0, description="rows per head; told by the shapes when 0")
+    heads: int | None = Field(None, ge=1, description="query heads, when no configuration tells")
+    kv_heads: int | None = Field(None, ge=1, description="key and value heads")
+    head_dim: int | None = Field(None, ge=1, description="rows per head")
     model_config_file: Path | None = Field(None, description="config.json of the model")
 
     host: str = Field("127.0.0.1", description="address of the API; others than loopback need a token")

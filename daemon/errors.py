@@ -8,7 +8,8 @@
     │   ├── UnreadableCheckpoint   fix permissions or the mount
     │   └── VanishedCheckpoint     nothing to do: the job deleted it, or wrote it again
     ├── ConfigError                edit the configuration; the message names the key
-    └── WorkerError                the reading process died or hung; it is started again
+    ├── WorkerError                the reading process died or hung; it is started again
+    └── NumericalError             one quantity of one layer is left out
 
 Messages hold the path, the name and the numbers that disagree.
 """
@@ -50,3 +51,7 @@ class ConfigError(ForeshockError):
 
 class WorkerError(ForeshockError):
     """The process that reads checkpoints died, hung or broke its protocol."""
+
+
+class NumericalError(ForeshockError):
+    """A decomposition was refused or gave a result that contradicts its input."""

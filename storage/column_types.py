@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import BigInteger, DateTime, Dialect, Integer, Text
 from sqlalchemy.types import TypeDecorator
 
-from foreshock.storage.values import json_text, moment
+from foreshock.storage.values import moment
 
 WHOLE = BigInteger()
 IDENTITY = BigInteger().with_variant(Integer(), "sqlite")
@@ -40,15 +40,15 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 class JsonText(TypeDecorator[dict[str, Any]]):
-    """A JSON object as text: PostgreSQL's own JSON type refuses NaN and NUL."""
+    """A JSON object, plain already, as ASCII text: PostgreSQL's own JSON type refuses NaN and NUL."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: dict[str, Any] | None, dialect: Dialect) -> str | None:
-        """To ASCII."""
+        """To text, with NaN and infinities as Python reads them back."""
         del dialect
-        return None if value is None else json_text(value)
+        return None if value is None else json.dumps(value, ensure_ascii=True)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> dict[str, Any] | None:
         """To what it was."""

@@ -17,6 +17,7 @@ from foreshock.storage.database import Database
 from foreshock.storage.errors import ForeignDatabase, SchemaTooNew, SchemaTooOld
 from foreshock.storage.tables import metadata
 
+SCRIPTS = "foreshock.storage:migrations"
 VERSION_TABLE = "foreshock_schema"
 
 _ADVISORY_LOCK = 0x666F7265
@@ -72,7 +73,7 @@ def schema_of(connection: Connection) -> Schema:
 def configuration(connection: Connection | None = None) -> Config:
     """What alembic reads from a file elsewhere; the scripts lie in this package."""
     config = Config()
-    config.set_main_option("script_location", "foreshock.storage:migrations")
+    config.set_main_option("script_location", SCRIPTS)
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     return config

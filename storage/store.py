@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from foreshock.storage.database import Database
+from foreshock.storage.errors import DamagedDatabase
 from foreshock.storage.migrate import prepare_schema
 from foreshock.storage.queries import soundness
 from foreshock.storage.reading import Reading
@@ -43,7 +44,10 @@ class Store(Reading, Writing):
 
     def check(self) -> tuple[str, ...]:
         """What is wrong with the database, a sentence each; empty when it is sound. Reads all of it."""
-        return self._database.read(soundness.problems)
+        try:
+            return self._database.read(soundness.problems)
+        except DamagedDatabase as error:
+            return (str(error),)
 
     def size_bytes(self) -> int | None:
         """How much room the database takes."""

@@ -7,7 +7,6 @@ in a name fails late. So everything passes here first.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import operator
 from collections.abc import Mapping
@@ -125,20 +124,20 @@ def moment(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
 
-def json_text(value: object) -> str:
-    """The value as JSON in ASCII; NaN and infinities as Python reads them back."""
-    return json.dumps(_plain(value), ensure_ascii=True)
+def plain(value: object) -> object:
+    """The value as JSON knows values, but for NaN and infinities, which stay.
 
-
-def _plain(value: object) -> object:
+    Raises:
+        TypeError: it holds something that is neither text, number, mapping nor sequence.
+    """
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return text(value)
     if isinstance(value, Mapping):
-        return {text(str(key)): _plain(element) for key, element in value.items()}
+        return {text(str(key)): plain(element) for key, element in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(element) for element in value]
+        return [plain(element) for element in value]
     return _plain_number(value)
 
 

@@ -30,7 +30,8 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """Open a checkpoint directory or file: headers are read and checked, data is not touched.
 
     Raises:
-        UnsupportedCheckpoint: no format claims it; the message lists what was looked for.
+        UnsupportedCheckpoint: no format claims it (the message lists what was looked for), or its headers
+            do not fit into memory.
         CheckpointError: whatever the format finds.
     """
     location = Location.of(path)
@@ -39,4 +40,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
     if format_ is None:
         looked_for = "; ".join(f"{each.looks_for} ({each.name})" for each in FORMATS)
         raise UnsupportedCheckpoint(f"{path}: not a checkpoint that can be read. Looked for: {looked_for}")
-    return format_.open(location)
+    try:
+        return format_.open(location)
+    except MemoryError as error:
+        raise UnsupportedCheckpoint(f"{path}: its headers do not fit into memory") from error

@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from foreshock.daemon.errors import CorruptCheckpoint
+from foreshock.daemon.errors import CorruptCheckpoint, UnreadableCheckpoint, UnsupportedCheckpoint
 from foreshock.daemon.formats.files import Files, explain
+from foreshock.daemon.formats.quoting import shown
 
 MAX_DIMENSIONS = 8
 MAX_NAME_BYTES = 4096
+MAX_DTYPE_CHARACTERS = 40
 MAX_ELEMENTS = 1 << 48
+MAX_COUNT = (1 << 63) - 1
 
 READABLE_DTYPES: Mapping[str, int] = {
     "float64": 8,
@@ -78,9 +81,14 @@ class Piece:
     @property
     def span(self) -> int:
         """Elements from the first to the last one, gaps included; 0 for an empty block."""
-        if 0 in self.shape:
-            return 0
-        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+        return span_of(self.shape, self.strides)
+
+
+def span_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from the first to the last one of a strided block, gaps included; 0 for an empty block."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -93,17 +101,57 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def repeats_memory(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether a strided block could show one element of its storage twice.
+
+    Answers yes as well for views whose rows interleave without meeting; nothing that is trained is one.
+    """
+    extent = 1
+    for size, stride in sorted(zip(shape, strides, strict=True), key=lambda dimension: dimension[1]):
+        if size > 1 and stride < extent:
+            return True
+        extent += max(size - 1, 0) * stride
+    return False
+
+
+def are_counts(values: object, *, most: int = MAX_DIMENSIONS) -> bool:
+    """Whether it is a list or tuple of at most `most` plain integers from 0 to 2⁶³ - 1."""
+    return (
+        isinstance(values, list | tuple)
+        and len(values) <= most
+        and all(type(value) is int and 0 <= value <= MAX_COUNT for value in values)
+    )
+
+
+def checked_tensor_name(name: object, *, where: str) -> str:
+    """A tensor's name, or `CorruptCheckpoint` when no framework could have given it and no database holds it.
+
+    It is a string of at most `MAX_NAME_BYTES` bytes of UTF-8 without NUL; it may be empty.
+    """
+    try:
+        if isinstance(name, str) and "\0" not in name and len(name.encode("utf-8")) <= MAX_NAME_BYTES:
+            return name
+    except UnicodeEncodeError:
+        pass
+    raise CorruptCheckpoint(f"{where}: {shown(name)} cannot be the name of a tensor")
+
+
 def checked_shape(name: str, shape: object, *, where: str) -> tuple[int, ...]:
-    """The shape as a tuple of plain ints, or `CorruptCheckpoint` when it cannot be one."""
-    if not isinstance(shape, list | tuple) or not all(type(n) is int and n >= 0 for n in shape):
-        raise CorruptCheckpoint(f"{where}: tensor {name!r} has an impossible shape {shape!r:.80}")
-    if len(shape) > MAX_DIMENSIONS:
-        raise CorruptCheckpoint(
-            f"{where}: tensor {name!r:.80} has {len(shape)} dimensions, the limit is {MAX_DIMENSIONS}"
+    """The shape as a tuple of plain ints.
+
+    Raises:
+        CorruptCheckpoint: it cannot be one, or claims more elements than any tensor has.
+        UnsupportedCheckpoint: more than `MAX_DIMENSIONS` dimensions.
+    """
+    if isinstance(shape, list | tuple) and len(shape) > MAX_DIMENSIONS:
+        raise UnsupportedCheckpoint(
+            f"{where}: tensor {shown(name)} has {len(shape)} dimensions, the limit is {MAX_DIMENSIONS}"
         )
+    if not isinstance(shape, list | tuple) or not are_counts(shape):
+        raise CorruptCheckpoint(f"{where}: tensor {shown(name)} has an impossible shape {shown(shape)}")
     if math.prod(max(n, 1) for n in shape) > MAX_ELEMENTS:
         raise CorruptCheckpoint(
-            f"{where}: tensor {name!r:.80} claims {math.prod(shape)} elements, the limit is {MAX_ELEMENTS}"
+            f"{where}: tensor {shown(name)} of shape {shown(shape)} claims more than {MAX_ELEMENTS} elements"
         )
     return tuple(shape)
 
@@ -132,6 +180,8 @@ class Location:
             is_directory = stat.S_ISDIR(path.stat().st_mode)
         except OSError as error:
             raise explain(error, path) from error
+        except ValueError as error:
+            raise UnreadableCheckpoint(f"{shown(str(path))}: not a path: {error}") from error
         return cls(Files(path)) if is_directory else cls(Files(path.parent), path.name)
 
 

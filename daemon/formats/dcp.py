@@ -7,35 +7,42 @@ are all placed by their offsets alone. The index is read as inert data (torch re
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pickle import STOP
 from typing import Any
 
-from foreshock.daemon.errors import CorruptCheckpoint, IncompleteCheckpoint, UnsupportedCheckpoint
+from foreshock.daemon.errors import (
+    CorruptCheckpoint,
+    IncompleteCheckpoint,
+    UnsupportedCheckpoint,
+    VanishedCheckpoint,
+)
 from foreshock.daemon.formats.base import (
-    MAX_NAME_BYTES,
+    MAX_DTYPE_CHARACTERS,
     READABLE_DTYPES,
     Checkpoint,
     Location,
     Piece,
     TensorInfo,
+    are_counts,
     checked_shape,
+    checked_tensor_name,
 )
+from foreshock.daemon.formats.chunk_cover import MAX_CUT_DIMENSIONS, cover_once, cut_dimensions, text_of
 from foreshock.daemon.formats.files import Files, checked_name
 from foreshock.daemon.formats.inert_pickle import MAX_PICKLE_BYTES, Global, Stub, load
-from foreshock.daemon.formats.torch_zip import (
-    REDUCERS,
-    TensorRef,
-    checked_tensor,
-    plain_values,
-    read_torch_file,
-)
+from foreshock.daemon.formats.nested_values import plain_values
+from foreshock.daemon.formats.quoting import shown
+from foreshock.daemon.formats.torch_zip import REDUCERS, TensorRef, checked_tensor, read_torch_file
 
 METADATA = ".metadata"
 STEP_KEYS = frozenset({"step", "global_step", "iteration", "iter_num"})
-MAX_STEP_ENTRY_BYTES = 1 << 20
+MAX_STEP_ENTRY_BYTES = 64 << 10
+
+Located = Mapping[str, Mapping[str, "Chunk"]]
+"""Chunks by the name of what they are a part of, then by their first index as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +87,14 @@ class DistributedCheckpoint:
             where = f"{self.root / chunk.file} at byte {chunk.offset}"
             file = read_torch_file(self.source, chunk.file, start=chunk.offset, length=chunk.length)
             if not isinstance(file.content, TensorRef):
-                raise CorruptCheckpoint(f"{where}: the chunk of {name!r:.80} is not a tensor")
+                raise CorruptCheckpoint(f"{where}: the chunk of {shown(name)} is not a tensor")
             held = checked_tensor(file, name, file.content, where=where)
             if held.shape != chunk.shape or held.dtype != info.dtype:
                 raise CorruptCheckpoint(
-                    f"{where}: the chunk of {name!r:.80} is {held.dtype} {held.shape},"
+                    f"{where}: the chunk of {shown(name)} is {held.dtype} {held.shape},"
                     f" the index says {info.dtype} {chunk.shape}"
                 )
-            yield replace(file.piece(self.source, name, file.content), destination=chunk.start)
+            yield replace(file.piece(self.source, file.content), destination=chunk.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +114,20 @@ class TorchDistributedCheckpoint:
         where = str(files.root / METADATA)
         if METADATA not in files.names():
             raise IncompleteCheckpoint(f"{where}: not there yet; it is written last")
-        index = load(files.read_whole(METADATA, limit=MAX_PICKLE_BYTES), where=where, reducers=REDUCERS)
-        chunks = _locate(index, where)
-        names = _check_files(files, chunks)
+        pickled = files.read_whole(METADATA, limit=MAX_PICKLE_BYTES)
+        if not pickled.endswith(STOP):
+            raise IncompleteCheckpoint(f"{where}: {len(pickled)} bytes without an end; still being written")
+        index = load(pickled, where=where, reducers=REDUCERS)
+        located = _locate(index, where)
+        names = _check_files(files, located)
         tensors: dict[str, TensorInfo] = {}
         placed: dict[str, tuple[Chunk, ...]] = {}
-        for name, declared in sorted(_mapping(index, "state_dict_metadata", where).items()):
-            if isinstance(declared, Stub) and declared.path.endswith(".TensorStorageMetadata"):
-                info = _declared_tensor(name, declared, where)
-                tensors[name] = info
-                placed[name] = _placed(info, declared, chunks.get(name, {}), where)
-        metadata = _own_step(files, chunks, set(tensors))
+        lists = _ChunkLists(where)
+        for name, declared in sorted(_declarations(index, where), key=lambda pair: pair[0]):
+            info = _declared_tensor(name, declared, where)
+            tensors[name] = info
+            placed[name] = _placed(info, lists.of(name, declared), located.get(name, {}), where)
+        metadata = _own_step(files, located, set(tensors))
         return DistributedCheckpoint(self.name, files, tensors, placed, metadata, (METADATA, *names))
 
 
@@ -128,80 +138,113 @@ def _mapping(index: Any, attribute: str, where: str) -> dict[Any, Any]:
     return mapping
 
 
-def _locate(index: Any, where: str) -> dict[str, dict[tuple[int, ...], Chunk]]:
-    """By tensor name and start, where each chunk lies."""
-    located: dict[str, dict[tuple[int, ...], Chunk]] = {}
+def _declarations(index: Any, where: str) -> Iterator[tuple[str, Stub]]:
+    """The tensors among what the index declares."""
+    for name, declared in _mapping(index, "state_dict_metadata", where).items():
+        if isinstance(declared, Stub) and declared.path.endswith(".TensorStorageMetadata"):
+            yield checked_tensor_name(name, where=where), declared
+
+
+class _ChunkLists:
+    """Gives each tensor's list of chunks once: a list that tensors share would be walked for each of them."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._seen: set[int] = set()
+
+    def of(self, name: str, declared: Stub) -> list[Any]:
+        """The tensor's chunks as declared, not yet checked."""
+        chunks = declared.attribute("chunks")
+        if not isinstance(chunks, list) or id(chunks) in self._seen:
+            raise CorruptCheckpoint(f"{self._where}: tensor {shown(name)} has no chunks of its own")
+        self._seen.add(id(chunks))
+        return chunks
+
+
+def _locate(index: Any, where: str) -> Located:
+    located: dict[str, dict[str, Chunk]] = {}
     for key, info in _mapping(index, "storage_data", where).items():
         if not isinstance(key, Stub) or not isinstance(info, Stub):
             raise CorruptCheckpoint(f"{where}: storage_data holds something that is no chunk")
-        name, start = key.attribute("fqn"), key.attribute("offset")
+        name = checked_tensor_name(key.attribute("fqn"), where=where)
+        start = key.attribute("offset")
         offset, length = info.attribute("offset"), info.attribute("length")
-        if not isinstance(name, str) or len(name) > MAX_NAME_BYTES or not _counts((offset, length)):
-            raise CorruptCheckpoint(f"{where}: a chunk of {name!r:.80} has no sound place")
+        if not are_counts((offset, length)) or not (start is None or are_counts(start)):
+            raise CorruptCheckpoint(f"{where}: a chunk of {shown(name)} has no sound place")
         if info.attribute("transform_descriptors"):
             raise UnsupportedCheckpoint(
-                f"{where}: chunks are stored through a transformation ({name!r:.80}), such as compression;"
+                f"{where}: chunks are stored through a transformation ({shown(name)}), such as compression;"
                 " save without storage extensions"
             )
         file = checked_name(info.attribute("relative_path"), where=where)
-        at = tuple(start) if _counts(start) else ()
-        located.setdefault(name, {})[at] = Chunk(file, offset, length, at, ())
+        first = tuple(start or ())
+        located.setdefault(name, {})[text_of(first)] = Chunk(file, offset, length, first, ())
     return located
 
 
-def _counts(values: Any) -> bool:
-    return isinstance(values, tuple | list) and all(type(value) is int and value >= 0 for value in values)
-
-
-def _check_files(files: Files, chunks: Mapping[str, Mapping[tuple[int, ...], Chunk]]) -> tuple[str, ...]:
+def _check_files(files: Files, located: Located) -> tuple[str, ...]:
     """Names of all chunk files, once each is long enough for every chunk in it."""
     needed: dict[str, int] = {}
-    for parts in chunks.values():
+    for parts in located.values():
         for chunk in parts.values():
             needed[chunk.file] = max(needed.get(chunk.file, 0), chunk.offset + chunk.length)
     for name, size in sorted(needed.items()):
-        if not files.exists(name):
-            raise IncompleteCheckpoint(f"{files.root / name}: not there, though {METADATA} names it")
-        actual = files.state(name).size
+        try:
+            actual = files.state(name).size
+        except VanishedCheckpoint as error:
+            raise IncompleteCheckpoint(f"{error}, though {METADATA} names it") from error
         if actual < size:
             raise IncompleteCheckpoint(f"{files.root / name}: {actual} bytes, {METADATA} needs {size}")
     return tuple(sorted(needed))
 
 
-def _declared_tensor(name: Any, declared: Stub, where: str) -> TensorInfo:
-    properties = declared.attribute("properties")
-    state = properties.state if isinstance(properties, Stub) else None
-    dtype = state.get("dtype") if isinstance(state, dict) else state[0] if isinstance(state, tuple) else None
-    if not isinstance(name, str) or not isinstance(dtype, Global):
-        raise CorruptCheckpoint(f"{where}: tensor {name!r:.80} has no dtype")
+def _declared_tensor(name: str, declared: Stub, where: str) -> TensorInfo:
+    dtype = _dtype_of(declared.attribute("properties"))
+    if dtype is None or dtype.module != "torch" or len(dtype.name) > MAX_DTYPE_CHARACTERS:
+        raise CorruptCheckpoint(f"{where}: tensor {shown(name)} has no dtype")
     return TensorInfo(name, dtype.name, checked_shape(name, declared.attribute("size"), where=where))
 
 
+def _dtype_of(properties: Any) -> Global | None:
+    """From `TensorProperties`, whose state is a tuple since torch 2.1, and was a dict before."""
+    state = properties.state if isinstance(properties, Stub) else None
+    first: Any = None
+    if isinstance(state, dict):
+        first = state.get("dtype")
+    elif isinstance(state, tuple) and state:
+        first = state[0]
+    return first if isinstance(first, Global) else None
+
+
 def _placed(
-    info: TensorInfo, declared: Stub, located: Mapping[tuple[int, ...], Chunk], where: str
+    info: TensorInfo, declared: list[Any], located: Mapping[str, Chunk], where: str
 ) -> tuple[Chunk, ...]:
     """The tensor's chunks with their shapes; together they cover it exactly once.
 
     Raises:
         CorruptCheckpoint: a hole, an overlap, or a chunk that lies nowhere.
+        UnsupportedCheckpoint: cut along too many dimensions.
     """
     placed: list[Chunk] = []
-    for part in declared.attribute("chunks") or ():
+    for part in declared:
         start: Any = part.attribute("offsets") if isinstance(part, Stub) else None
         shape: Any = part.attribute("sizes") if isinstance(part, Stub) else None
         if not _inside(start, shape, info.shape):
-            raise CorruptCheckpoint(f"{where}: a chunk of {info.name!r:.80} lies outside of {info.shape}")
+            raise CorruptCheckpoint(f"{where}: a chunk of {shown(info.name)} lies outside of {info.shape}")
         if 0 in shape:
             continue
-        chunk = located.get(tuple(start))
+        chunk = located.get(text_of(start))
         if chunk is None:
-            raise CorruptCheckpoint(f"{where}: the chunk of {info.name!r:.80} at {tuple(start)} lies nowhere")
+            raise CorruptCheckpoint(
+                f"{where}: the chunk of {shown(info.name)} at {shown(start)} lies nowhere"
+            )
         placed.append(replace(chunk, shape=tuple(shape)))
-    covered = sum(math.prod(chunk.shape) for chunk in placed)
-    if covered != info.num_elements or _overlap(placed):
+    boxes = [(chunk.start, chunk.shape) for chunk in placed]
+    if len(cut_dimensions(info.shape, boxes)) > MAX_CUT_DIMENSIONS:
+        raise UnsupportedCheckpoint(f"{where}: {shown(info.name)} is cut along too many dimensions")
+    if not cover_once(info.shape, boxes):
         raise CorruptCheckpoint(
-            f"{where}: the chunks of {info.name!r:.80} hold {covered} elements of {info.num_elements},"
-            " with a hole or an overlap"
+            f"{where}: the {len(placed)} chunks of {shown(info.name)} leave a hole or overlap in {info.shape}"
         )
     if info.dtype not in READABLE_DTYPES:
         return ()
@@ -209,43 +252,23 @@ def _placed(
 
 
 def _inside(start: Any, shape: Any, whole: tuple[int, ...]) -> bool:
-    if not _counts(start) or not _counts(shape):
+    if not are_counts(start) or not are_counts(shape):
         return False
     return len(start) == len(shape) == len(whole) and all(
         first + size <= limit for first, size, limit in zip(start, shape, whole, strict=True)
     )
 
 
-def _overlap(chunks: list[Chunk]) -> bool:
-    """Whether two chunks share an element, by a sweep over the first dimension."""
-    active: list[Chunk] = []
-    for chunk in sorted(chunks, key=lambda chunk: chunk.start):
-        if not chunk.shape:
-            return len(chunks) > 1
-        active = [other for other in active if other.start[0] + other.shape[0] > chunk.start[0]]
-        if any(_intersect(chunk, other) for other in active):
-            return True
-        active.append(chunk)
-    return False
-
-
-def _intersect(one: Chunk, other: Chunk) -> bool:
-    return all(
-        a < b + m and b < a + n
-        for a, n, b, m in zip(one.start, one.shape, other.start, other.shape, strict=True)
-    )
-
-
-def _own_step(
-    files: Files, chunks: Mapping[str, Mapping[tuple[int, ...], Chunk]], tensors: set[str]
-) -> dict[str, Any]:
+def _own_step(files: Files, located: Located, tensors: set[str]) -> dict[str, Any]:
     """The step that the trainer saved as an object of its own (`step`, `train_state.step` …)."""
-    found: dict[str, Any] = {}
-    for name, parts in sorted(chunks.items()):
+    entries: dict[str, Chunk] = {}
+    for name in sorted(located.keys() - tensors, key=lambda name: (name.count("."), name)):
+        chunk = next(iter(located[name].values()))
         key = name.rsplit(".", 1)[-1]
-        if key in STEP_KEYS and name not in tensors and key not in found:
-            chunk = next(iter(parts.values()))
-            if chunk.length <= MAX_STEP_ENTRY_BYTES:
-                file = read_torch_file(files, chunk.file, start=chunk.offset, length=chunk.length)
-                found.update(plain_values({key: file.content}))
+        if key in STEP_KEYS and chunk.length <= MAX_STEP_ENTRY_BYTES:
+            entries.setdefault(key, chunk)
+    found: dict[str, Any] = {}
+    for key, chunk in entries.items():
+        file = read_torch_file(files, chunk.file, start=chunk.offset, length=chunk.length)
+        found.update(plain_values({key: file.content}))
     return found

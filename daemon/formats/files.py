@@ -2,7 +2,7 @@
 
 Every access opens by name below one directory, reads at offsets with `preadv`, and closes. A mapping
 would turn a truncation into SIGBUS, and a descriptor kept open would make the job's own `rm -rf` fail
-on NFS. What changed while it was read is reported, never returned.
+on NFS. What changed since it was first looked at is reported, never returned.
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ from foreshock.daemon.errors import (
     UnreadableCheckpoint,
     VanishedCheckpoint,
 )
+from foreshock.daemon.formats.quoting import shown
 
 MAX_FILE_NAME_BYTES = 4096
+MAX_COMPONENT_BYTES = 255
 _READ_BYTES = 16 << 20  # one system call reads at most this much
+_OPEN_BYTES = 64 << 20  # and one descriptor at most this much, so that none stays open for long
 
 _RWF_DONTCACHE = 0x80  # Linux 6.14: read without leaving pages in the page cache
 _SYS_OPENAT2 = 437
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
+_RENAME_RACES = 100  # any rename on the machine may make openat2 ask for another try at a link with `..`
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,33 +59,63 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def _open_beneath(directory: int, name: str, flags: int) -> int:
     """`openat2` that the kernel keeps below `directory`, links and races included."""
     how = _OpenHow(flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
-    descriptor: int = _libc.syscall(
-        _SYS_OPENAT2,
-        directory,
-        ctypes.c_char_p(os.fsencode(name)),
-        ctypes.byref(how),
-        ctypes.sizeof(how),
-    )
-    if descriptor < 0:
+    path = ctypes.c_char_p(os.fsencode(name))
+    code = errno.EAGAIN
+    for _ in range(_RENAME_RACES):
+        descriptor: int = _libc.syscall(_SYS_OPENAT2, directory, path, ctypes.byref(how), ctypes.sizeof(how))
+        if descriptor >= 0:
+            return descriptor
         code = ctypes.get_errno()
-        if code == errno.ENOSYS:  # a kernel before 5.6: follow no link at all
-            return os.open(name, flags | os.O_NOFOLLOW, dir_fd=directory)
-        raise OSError(code, os.strerror(code), name)
-    return descriptor
+        if code != errno.EAGAIN:
+            break
+    filtered = code == errno.EPERM and not flags & os.O_NOATIME  # how old seccomp filters refuse new calls
+    if code == errno.ENOSYS or filtered:
+        return _open_without_links(directory, name, flags)
+    raise OSError(code, os.strerror(code), name)
+
+
+def _open_without_links(directory: int, name: str, flags: int) -> int:
+    """For kernels before 5.6: one component after the other, none of which may be a link."""
+    *folders, file = [part for part in name.split("/") if part not in {"", "."}] or ["."]
+    current = os.dup(directory)
+    try:
+        for folder in folders:
+            inner = os.open(folder, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+            os.close(current)
+            current = inner
+            if stat.S_ISLNK(os.fstat(current).st_mode):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+        return os.open(file, flags | os.O_NOFOLLOW, dir_fd=current)
+    finally:
+        os.close(current)
 
 
 def checked_name(name: object, *, where: str) -> str:
     """A file name found inside a checkpoint, or `CorruptCheckpoint` if it could lead outside of it."""
-    if not isinstance(name, str) or not name or len(os.fsencode(name)) > MAX_FILE_NAME_BYTES:
-        raise CorruptCheckpoint(f"{where}: {name!r:.80} is not a file name")
-    parts = name.split("/")
-    if "\0" in name or name.startswith("/") or ".." in parts:
-        raise CorruptCheckpoint(f"{where}: file name {name!r:.80} leads outside of the checkpoint")
+    encoded = _encoded(name)
+    if not isinstance(name, str) or not encoded:
+        raise CorruptCheckpoint(f"{where}: {shown(name)} is not a file name")
+    parts = encoded.split(b"/")
+    if len(encoded) > MAX_FILE_NAME_BYTES or max(map(len, parts)) > MAX_COMPONENT_BYTES:
+        raise CorruptCheckpoint(f"{where}: {shown(name)} is too long for a file name")
+    if b"\0" in encoded or not parts[0] or b".." in parts:
+        raise CorruptCheckpoint(f"{where}: file name {shown(name)} leads outside of the checkpoint")
     return name
 
 
+def _encoded(name: object) -> bytes:
+    """As the filesystem has it; empty for what no filesystem can have."""
+    try:
+        return os.fsencode(name) if isinstance(name, str) else b""
+    except UnicodeEncodeError:
+        return b""
+
+
 class Files:
-    """The files below one directory.
+    """The files below one directory, as they were when each was first looked at.
+
+    A file whose size or time of change differs later is another one, and reported as vanished: numbers
+    from a header are never used on the bytes of its successor.
 
     Attributes:
         root: the directory; it may itself be reached through links.
@@ -92,24 +126,29 @@ class Files:
         self.root = root
         self.bytes_read = 0
         self._read_flags = _RWF_DONTCACHE
+        self._first_states: dict[str, FileState] = {}
 
     def names(self) -> tuple[str, ...]:
         """Names of the entries of the directory itself, sorted."""
         with self._explained(""):
-            return tuple(sorted(os.listdir(self.root)))  # noqa: PTH208 - names are wanted, not paths
+            directory = _open_directory(self.root)
+            try:
+                return tuple(sorted(os.listdir(directory)))  # noqa: PTH208 - names are wanted, not paths
+            finally:
+                os.close(directory)
 
     def exists(self, name: str) -> bool:
         """Whether a regular file of that name can be opened below the root."""
         try:
-            self.state(name)
+            with self._opened(name):
+                return True
         except VanishedCheckpoint:
             return False
-        return True
 
     def state(self, name: str) -> FileState:
-        """Size and identity of a file."""
+        """Size and identity of a file; `VanishedCheckpoint` if it differs from what it was at first."""
         with self._opened(name) as descriptor:
-            return _state_of(descriptor)
+            return self._same_state(name, descriptor)
 
     def read(self, name: str, offset: int, size: int) -> bytearray:
         """Exactly `size` bytes at `offset`; `VanishedCheckpoint` if the file ends before."""
@@ -134,8 +173,13 @@ class Files:
             UnreadableCheckpoint: the operating system refuses.
             CorruptCheckpoint: the name leads outside of the root.
         """
+        for start in range(0, len(buffer), _OPEN_BYTES):
+            self._read_at_once(name, offset + start, buffer[start : start + _OPEN_BYTES])
+        self.bytes_read += len(buffer)
+
+    def _read_at_once(self, name: str, offset: int, buffer: memoryview) -> None:
         with self._opened(name) as descriptor:
-            before = _state_of(descriptor)
+            before = self._same_state(name, descriptor)
             done = 0
             while done < len(buffer):
                 count = self._pread(descriptor, buffer[done : done + _READ_BYTES], offset + done)
@@ -147,7 +191,14 @@ class Files:
                 done += count
             if _state_of(descriptor) != before:
                 raise VanishedCheckpoint(f"{self.root / name}: changed while it was read")
-        self.bytes_read += len(buffer)
+
+    def _same_state(self, name: str, descriptor: int) -> FileState:
+        now = _state_of(descriptor)
+        first = self._first_states.setdefault(name, now)
+        # Not by inode: some network filesystems make up another one at every open.
+        if (now.size, now.modified_ns) != (first.size, first.modified_ns):
+            raise VanishedCheckpoint(f"{self.root / name}: changed since its header was read")
+        return now
 
     def _pread(self, descriptor: int, buffer: memoryview, offset: int) -> int:
         try:
@@ -179,6 +230,14 @@ class Files:
             yield
         except OSError as error:
             raise explain(error, self.root / name) from error
+
+
+def _open_directory(path: Path) -> int:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        return os.open(path, flags | os.O_NOATIME)
+    except PermissionError:  # O_NOATIME is for the owner only
+        return os.open(path, flags)
 
 
 def _open_for_reading(directory: int, name: str) -> int:

@@ -1,9 +1,10 @@
 """A pickle as data: what it would build becomes plain values and inert stubs; nothing is imported or called.
 
 The stack machine is the standard library's pure-Python one (the C one allocates what a file merely
-claims). Every opcode that names, calls or mutates an object is replaced; budgets bound bytes, opcodes
-and nesting. What remains of a global is its name: `Global("torch", "float32")`; of a call, the stub
-`Stub(callable, args, state)`.
+claims). Every opcode that names, calls or mutates an object is replaced; budgets bound bytes and opcodes,
+and no opcode copies or hashes more than a few values, so that time and memory grow with the bytes of the
+pickle alone. What remains of a global is its name: `Global("torch", "float32")`; of a call, the stub
+`Stub(callable, args, state)`. Values may share parts and contain themselves: who walks them must count.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import io
 import pickle
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from foreshock.daemon.errors import CorruptCheckpoint
 
 MAX_PICKLE_BYTES: Final = 256 << 20
 MAX_OPCODES: Final = 100_000_000
-MAX_KEY_DEPTH: Final = 8
+MAX_KEY_PARTS: Final = 64
+MAX_KEY_INTEGER: Final = 1 << 60
+MAX_TUPLE_KEYS: Final = 10_000
 
 _MALFORMED = (
     pickle.UnpicklingError,
@@ -57,7 +60,7 @@ class Stub:
 
     Attributes:
         made_by: the callable or class, normally a `Global`.
-        args: it was called with.
+        args: it was called with; for a call with keywords, the arguments and the keywords.
         state: given by BUILD: a dict, or what the class's own `__getstate__` gave.
         items: appended or added later.
     """
@@ -65,7 +68,7 @@ class Stub:
     made_by: Any
     args: tuple[Any, ...]
     state: Any = None
-    items: list[Any] = field(default_factory=list)
+    items: list[Any] | tuple[()] = ()
 
     @property
     def path(self) -> str:
@@ -74,14 +77,14 @@ class Stub:
 
     def attribute(self, name: str) -> Any:
         """An instance attribute, from a plain or slotted state; None when absent."""
-        states = self.state if isinstance(self.state, tuple) else (self.state,)
+        states = self.state[:2] if isinstance(self.state, tuple) else (self.state,)
         for state in states:
             if isinstance(state, dict) and name in state:
                 return state[name]
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Reference:
     """A persistent id: data that lies outside of the pickle, such as a storage."""
 
@@ -116,16 +119,22 @@ def _refuse(message: str) -> NoReturn:
     raise pickle.UnpicklingError(message)
 
 
-def _checked_key(key: Any, depth: int = MAX_KEY_DEPTH) -> Any:
-    """The key, if hashing it is cheap: a deep tuple would overflow the interpreter's C stack."""
-    if isinstance(key, tuple | frozenset):
-        if depth == 0:
-            _refuse("a dictionary key is nested too deep")
-        for element in key:
-            _checked_key(element, depth - 1)
-    elif isinstance(key, Reference):
-        _checked_key(key.id, depth - 1)
-    return key
+def _check_key(key: Any) -> None:
+    """Refuse a dictionary key that is slow to hash, or whose hash a writer could make collide at will.
+
+    Tuples hash their elements anew each time, in the interpreter's C stack; so few and shallow ones.
+    """
+    parts = [key]
+    for part in parts:
+        kind = type(part)
+        if kind is tuple and len(parts) + len(part) <= MAX_KEY_PARTS:
+            parts.extend(part)
+        elif kind not in _CHEAP_KEYS and not (kind is int and abs(part) < MAX_KEY_INTEGER):
+            _refuse(f"a dictionary key that is, or holds, too large a value or a {kind.__name__}")
+
+
+_CHEAP_KEYS = frozenset({str, bytes, float, bool, type(None), Global, Stub, Reference})
+"""Hashed by identity, or once and with a secret."""
 
 
 class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the C one
@@ -137,6 +146,7 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
         super().__init__(io.BytesIO(data), encoding="utf-8", errors="surrogateescape")
         self._size = len(data)
         self._reducers = reducers
+        self._num_tuple_keys = 0
 
     def load(self) -> Any:
         """Run until STOP, counting opcodes."""
@@ -185,7 +195,7 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
 
     def call_new_with_keywords(self) -> None:
         keywords, args, cls = self.stack.pop(), self.stack.pop(), self.stack.pop()
-        self.append(self._called(cls, (*args, keywords)))
+        self.append(self._called(cls, (args, keywords)))
 
     def call_inst(self) -> None:
         self.push_global()
@@ -226,16 +236,12 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
         values = self.pop_mark()
         _items_of(self.stack[-1]).extend(values)
 
-    def add_many(self) -> None:
-        values = self.pop_mark()
-        target = self.stack[-1]
-        if isinstance(target, set):
-            target.update(_checked_key(value) for value in values)
-        else:
-            _items_of(target).extend(values)
+    def push_set(self) -> None:
+        self.append(Stub(_SET, ()))
 
     def push_frozenset(self) -> None:
-        self.append(frozenset(_checked_key(value) for value in self.pop_mark()))
+        values = self.pop_mark()  # before `append` is looked up: popping a mark replaces it
+        self.append(Stub(_FROZENSET, (), items=values))
 
     def set_one(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
@@ -255,11 +261,19 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
             _refuse("a key without a value")
         if isinstance(target, dict):
             for key, value in zip(items[::2], items[1::2], strict=True):
-                target[_checked_key(key)] = value
+                if type(key) is not str:
+                    self._check_key(key)
+                target[key] = value
         elif isinstance(target, Stub):
-            target.items.extend(zip(items[::2], items[1::2], strict=True))
+            _items_of(target).extend(zip(items[::2], items[1::2], strict=True))
         else:
             _refuse("items set on something that is no mapping")
+
+    def _check_key(self, key: Any) -> None:
+        _check_key(key)
+        self._num_tuple_keys += type(key) is tuple
+        if self._num_tuple_keys > MAX_TUPLE_KEYS:
+            _refuse(f"more than {MAX_TUPLE_KEYS} tuples as dictionary keys")
 
     # Bytes whose length is claimed before they are there ---------------------------------------------
 
@@ -274,9 +288,14 @@ def _items_of(target: Any) -> list[Any]:
     if isinstance(target, list):
         return target
     if isinstance(target, Stub):
+        if isinstance(target.items, tuple):
+            target.items = []
         return target.items
     _refuse("items appended to something that is no list")
 
+
+_SET = Global("builtins", "set")
+_FROZENSET = Global("builtins", "frozenset")
 
 _HARMLESS = (
     "PROTO",
@@ -316,7 +335,6 @@ _HARMLESS = (
     "EMPTY_LIST",
     "LIST",
     "EMPTY_DICT",
-    "EMPTY_SET",
     "GET",
     "BINGET",
     "LONG_BINGET",
@@ -346,7 +364,8 @@ _OURS: Mapping[str, Callable[[_Machine], None]] = {
     "BUILD": _Machine.build,
     "APPEND": _Machine.append_one,
     "APPENDS": _Machine.append_many,
-    "ADDITEMS": _Machine.add_many,
+    "EMPTY_SET": _Machine.push_set,
+    "ADDITEMS": _Machine.append_many,
     "FROZENSET": _Machine.push_frozenset,
     "SETITEM": _Machine.set_one,
     "SETITEMS": _Machine.set_many,

@@ -1,12 +1,13 @@
 """From pieces to tensors: the one reader behind every format.
 
 Bytes go straight from the file into the tensor's own memory where the layout allows it; strided pieces
-pass through a buffer of their span. Only the rows that are asked for are read.
+pass through a buffer of bounded size. Only the rows that are asked for are read.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -15,6 +16,10 @@ from torch import Tensor
 from foreshock.daemon.errors import CorruptCheckpoint, UnsupportedCheckpoint
 from foreshock.daemon.formats.base import READABLE_DTYPES, Checkpoint, Piece, contiguous_strides
 from foreshock.daemon.formats.files import Files
+from foreshock.daemon.formats.quoting import shown
+
+MAX_BUFFER_BYTES = 64 << 20
+"""What a strided piece may take beside the tensor itself."""
 
 _DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in READABLE_DTYPES}
 
@@ -30,19 +35,20 @@ def read_tensor(checkpoint: Checkpoint, name: str, files: Files, rows: slice | N
 
     Raises:
         KeyError: no tensor has that name.
-        UnsupportedCheckpoint: a dtype that cannot be measured (integers, packed 4-bit …).
+        UnsupportedCheckpoint: a dtype that cannot be measured (integers, packed 4-bit …), or a tensor
+            that does not fit into memory.
         CorruptCheckpoint: the pieces do not cover the tensor.
         VanishedCheckpoint, UnreadableCheckpoint: see `Files.read_into`.
     """
     info = checkpoint.tensors[name]
     if info.dtype not in _DTYPES:
         raise UnsupportedCheckpoint(
-            f"{checkpoint.root}: tensor {name!r:.80} is {info.dtype};"
+            f"{checkpoint.root}: tensor {shown(name)} is {info.dtype};"
             f" only {', '.join(READABLE_DTYPES)} can be measured"
         )
     start, stop, _ = (rows or slice(None)).indices(info.shape[0]) if info.shape else (0, 0, 1)
     shape = (max(stop - start, 0), *info.shape[1:]) if info.shape else ()
-    tensor = torch.empty(shape, dtype=_DTYPES[info.dtype])
+    tensor = _allocate(shape, _DTYPES[info.dtype], f"{checkpoint.root}: tensor {shown(name)}")
     filled = 0
     for piece in checkpoint.pieces(name):
         part = rows_of(piece, start, stop, tensor.element_size()) if info.shape else piece
@@ -51,7 +57,7 @@ def read_tensor(checkpoint: Checkpoint, name: str, files: Files, rows: slice | N
             filled += math.prod(part.shape)
     if filled != tensor.numel():
         raise CorruptCheckpoint(
-            f"{checkpoint.root}: {filled} of {tensor.numel()} elements of {name!r:.80} are there"
+            f"{checkpoint.root}: {filled} of {tensor.numel()} elements of {shown(name)} are there"
         )
     return tensor
 
@@ -69,15 +75,55 @@ def rows_of(piece: Piece, start: int, stop: int, item_bytes: int) -> Piece:
     )
 
 
+def _allocate(shape: tuple[int, ...], dtype: torch.dtype, what: str) -> Tensor:
+    try:
+        return torch.empty(shape, dtype=dtype)
+    except (RuntimeError, MemoryError) as error:
+        size = math.prod(shape) * dtype.itemsize
+        raise UnsupportedCheckpoint(f"{what} takes {size} bytes, more memory than there is") from error
+
+
 def _fill(tensor: Tensor, piece: Piece, files: Files) -> None:
     """Read a piece into its place."""
     target = tensor[tuple(slice(d, d + n) for d, n in zip(piece.destination, piece.shape, strict=True))]
-    if piece.strides == contiguous_strides(piece.shape) and target.is_contiguous():
+    if is_dense(piece) and target.is_contiguous():
         files.read_into(piece.file, piece.offset, bytes_of(target))
         return
-    buffer = torch.empty(piece.span, dtype=tensor.dtype)
-    files.read_into(piece.file, piece.offset, bytes_of(buffer))
-    target.copy_(buffer.as_strided(piece.shape, piece.strides))
+    for block in blocks_of(piece, tensor.element_size(), MAX_BUFFER_BYTES):
+        buffer = torch.empty(block.span, dtype=tensor.dtype)
+        files.read_into(block.file, block.offset, bytes_of(buffer))
+        place = tuple(slice(d, d + n) for d, n in zip(block.destination, block.shape, strict=True))
+        tensor[place].copy_(buffer.as_strided(block.shape, block.strides))
+
+
+def is_dense(piece: Piece) -> bool:
+    """Whether its elements lie in order and without gaps; strides of dimensions of size 1 say nothing."""
+    strides = contiguous_strides(piece.shape)
+    return all(
+        size == 1 or stride == dense
+        for size, stride, dense in zip(piece.shape, piece.strides, strides, strict=True)
+    )
+
+
+def blocks_of(piece: Piece, item_bytes: int, limit: int) -> Iterator[Piece]:
+    """The piece in parts that span at most `limit` bytes each, halved along the widest stride."""
+    if piece.span * item_bytes <= limit or math.prod(piece.shape) == 1:
+        yield piece
+        return
+    axis = max((stride, d) for d, stride in enumerate(piece.strides) if piece.shape[d] > 1)[1]
+    half = piece.shape[axis] // 2
+    for start, size in ((0, half), (half, piece.shape[axis] - half)):
+        part = replace(
+            piece,
+            offset=piece.offset + start * piece.strides[axis] * item_bytes,
+            shape=_with(piece.shape, axis, size),
+            destination=_with(piece.destination, axis, piece.destination[axis] + start),
+        )
+        yield from blocks_of(part, item_bytes, limit)
+
+
+def _with(values: tuple[int, ...], index: int, value: int) -> tuple[int, ...]:
+    return (*values[:index], value, *values[index + 1 :])
 
 
 def bytes_of(tensor: Tensor) -> memoryview:

@@ -7,25 +7,27 @@ such file, or several behind `model.safetensors.index.json`; where both are ther
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from foreshock.daemon.errors import CorruptCheckpoint, IncompleteCheckpoint, UnsupportedCheckpoint
 from foreshock.daemon.formats.base import (
-    MAX_NAME_BYTES,
     Checkpoint,
     Location,
     MappedCheckpoint,
     Piece,
     TensorInfo,
+    are_counts,
     checked_shape,
+    checked_tensor_name,
     contiguous_strides,
 )
 from foreshock.daemon.formats.files import Files
+from foreshock.daemon.formats.quoting import shown
 from foreshock.daemon.formats.shard_index import merge_shards, read_shard_index
+from foreshock.daemon.formats.strict_json import parse_object
 
 MAX_HEADER_BYTES = 100_000_000
 """The limit of the safetensors library itself."""
@@ -40,6 +42,8 @@ _DTYPES: Mapping[str, tuple[str, int]] = {
     "BF16": ("bfloat16", 16),
     "F8_E4M3": ("float8_e4m3fn", 8),
     "F8_E5M2": ("float8_e5m2", 8),
+    "F8_E4M3FNUZ": ("float8_e4m3fnuz", 8),
+    "F8_E5M2FNUZ": ("float8_e5m2fnuz", 8),
     "F8_E8M0": ("float8_e8m0fnu", 8),
     "F6_E2M3": ("float6_e2m3fn", 6),
     "F6_E3M2": ("float6_e3m2fn", 6),
@@ -79,6 +83,8 @@ def read_safetensors_file(files: Files, file: str) -> SafetensorsFile:
     if size < 8:
         raise IncompleteCheckpoint(f"{where}: {size} bytes; the length of the header alone takes 8")
     (length,) = struct.unpack("<Q", files.read(file, 0, 8))
+    if length == 0:
+        raise IncompleteCheckpoint(f"{where}: begins with zeros; allocated, but not yet written")
     if length > MAX_HEADER_BYTES or length < 2:
         raise CorruptCheckpoint(f"{where}: claims a header of {length} bytes")
     if 8 + length > size:
@@ -102,49 +108,26 @@ def read_safetensors_file(files: Files, file: str) -> SafetensorsFile:
 def _parse(header: bytearray, where: str) -> dict[str, Any]:
     if header[:1] != b"{":
         raise CorruptCheckpoint(f"{where}: the header does not start with '{{'")
-    try:
-        parsed = json.loads(
-            header.decode("utf-8"), object_pairs_hook=_no_duplicates, parse_constant=_no_constants
-        )
-    except (ValueError, RecursionError) as error:
-        raise CorruptCheckpoint(f"{where}: the header is not sound JSON: {error}") from error
-    if not isinstance(parsed, dict):
-        raise CorruptCheckpoint(f"{where}: the header is not a JSON object")
-    return parsed
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    parsed = dict(pairs)
-    if len(parsed) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r:.80} stands there twice")
-    return parsed
-
-
-def _no_constants(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    return parse_object(header, where=f"{where}: header")
 
 
 def _tensor(name: str, entry: Any, where: str) -> tuple[TensorInfo, int, int]:
-    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise CorruptCheckpoint(f"{where}: the entry of tensor {name!r:.80} is malformed")
-    if len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
-        raise CorruptCheckpoint(f"{where}: a tensor name of {len(name)} characters")
-    if entry["dtype"] not in _DTYPES:
+    checked_tensor_name(name, where=where)
+    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+        raise CorruptCheckpoint(f"{where}: the entry of tensor {shown(name)} is malformed")
+    code, offsets = entry["dtype"], entry["data_offsets"]
+    if not isinstance(code, str) or code not in _DTYPES:
         raise CorruptCheckpoint(
-            f"{where}: tensor {name!r:.80} has the unknown dtype {entry['dtype']!r:.40}: a writer's fault"
+            f"{where}: tensor {shown(name)} has the unknown dtype {shown(code)}: a writer's fault"
         )
-    dtype, bits = _DTYPES[entry["dtype"]]
-    shape = checked_shape(name, entry["shape"], where=where)
-    offsets = entry["data_offsets"]
-    if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(n) is int for n in offsets):
-        raise CorruptCheckpoint(f"{where}: tensor {name!r:.80} has malformed offsets {offsets!r:.80}")
+    dtype, bits = _DTYPES[code]
+    info = TensorInfo(name, dtype, checked_shape(name, entry["shape"], where=where))
+    if not isinstance(offsets, list) or len(offsets) != 2 or not are_counts(offsets):
+        raise CorruptCheckpoint(f"{where}: tensor {shown(name)} has malformed offsets {shown(offsets)}")
     begin, end = offsets
-    info = TensorInfo(name, dtype, shape)
-    if begin < 0 or end < begin or (end - begin) * 8 != info.num_elements * bits:
+    if (end - begin) * 8 != info.num_elements * bits:
         raise CorruptCheckpoint(
-            f"{where}: tensor {name!r:.80} of shape {list(shape)} and dtype {entry['dtype']}"
+            f"{where}: tensor {shown(name)} of shape {list(info.shape)} and dtype {code}"
             f" cannot lie at bytes {begin} to {end}"
         )
     return info, begin, end
@@ -160,7 +143,7 @@ def _check_cover(ranges: list[tuple[int, int, str]], data_bytes: int, where: str
     for begin, end, name in sorted(ranges):
         if begin != position:
             kind = "overlaps the one before" if begin < position else "leaves a hole before it"
-            raise CorruptCheckpoint(f"{where}: tensor {name!r:.80} at bytes {begin} to {end} {kind}")
+            raise CorruptCheckpoint(f"{where}: tensor {shown(name)} at bytes {begin} to {end} {kind}")
         position = end
     if position > data_bytes:
         raise IncompleteCheckpoint(f"{where}: {data_bytes} bytes of data, its header needs {position}")
@@ -177,17 +160,17 @@ class Safetensors:
 
     def claims(self, names: frozenset[str]) -> bool:
         """An index, the usual name, or any safetensors file."""
-        return any(name.endswith(".safetensors") or name == INDEX for name in names)
+        return INDEX in names or any(map(_is_weight_file, names))
 
     def open(self, location: Location) -> Checkpoint:
         """Check every shard's header, and the index against them."""
         files = location.files
         if location.entry not in {"", INDEX}:
             return self._single(files, location.entry, ())
-        names = [name for name in files.names() if not name.startswith(".")]
+        names = files.names()
         if INDEX in names:
             return self._sharded(files, names)
-        candidates = [name for name in names if name.endswith(".safetensors")]
+        candidates = [name for name in names if _is_weight_file(name)]
         if SINGLE in candidates:
             return self._single(files, SINGLE, ())
         if any("-of-" in name for name in candidates):
@@ -206,14 +189,19 @@ class Safetensors:
             self.name, files.root, content.tensors, (file,), content.layout, content.metadata, notes
         )
 
-    def _sharded(self, files: Files, names: list[str]) -> Checkpoint:
+    def _sharded(self, files: Files, names: tuple[str, ...]) -> Checkpoint:
         index = read_shard_index(files, INDEX)
         shards = {file: read_safetensors_file(files, file) for file in index.present(names)}
         tensors, notes = merge_shards(
             index, {file: content.tensors for file, content in shards.items()}, str(files.root)
         )
-        strays = [name for name in names if name.endswith(".safetensors") and name not in shards]
+        strays = [name for name in names if _is_weight_file(name) and name not in shards]
         if strays:
             notes = (*notes, f"not named by {INDEX}, ignored: {', '.join(strays[:5])}")
         layout = {name: shards[index.weight_map[name]].layout[name] for name in tensors}
         return MappedCheckpoint(self.name, files.root, tensors, (INDEX, *shards), layout, {}, notes)
+
+
+def _is_weight_file(name: str) -> bool:
+    """Not those with a dot in front: writers use such names until a file is whole."""
+    return name.endswith(".safetensors") and not name.startswith(".")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from foreshock.daemon.errors import CorruptCheckpoint, IncompleteCheckpoint
 from foreshock.daemon.formats.base import TensorInfo
 from foreshock.daemon.formats.files import Files, checked_name
+from foreshock.daemon.formats.quoting import shown
+from foreshock.daemon.formats.strict_json import is_cut, parse_object
 
-MAX_INDEX_BYTES = 256 << 20
+MAX_INDEX_BYTES = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ class ShardIndex:
         missing = sorted(wanted - set(names))
         if missing:
             raise IncompleteCheckpoint(
-                f"{self.path}: {len(missing)} of {len(wanted)} shards are not there, first {missing[0]}"
+                f"{self.path}: {len(missing)} of {len(wanted)} shards are not there,"
+                f" first {shown(missing[0])}"
             )
         return tuple(sorted(wanted))
 
@@ -44,17 +46,19 @@ def read_shard_index(files: Files, name: str) -> ShardIndex:
     """
     where = str(files.root / name)
     raw = files.read_whole(name, limit=MAX_INDEX_BYTES)
-    if not raw.rstrip().endswith(b"}"):
-        raise IncompleteCheckpoint(f"{where}: the index is cut; it is still being written")
     try:
-        weight_map = json.loads(raw.decode("utf-8"))["weight_map"]
-    except (ValueError, RecursionError, KeyError, TypeError) as error:
-        raise CorruptCheckpoint(f"{where}: no sound weight_map: {error}") from error
+        weight_map = parse_object(raw, where=where).get("weight_map")
+    except CorruptCheckpoint as error:
+        if is_cut(raw):
+            raise IncompleteCheckpoint(f"{where}: it is cut; it is still being written") from error
+        raise
     if not isinstance(weight_map, dict) or not weight_map:
         raise CorruptCheckpoint(f"{where}: weight_map is not a mapping of tensors to files")
-    for file in set(map(str, weight_map.values())):
+    if not all(isinstance(file, str) for file in weight_map.values()):
+        raise CorruptCheckpoint(f"{where}: weight_map names something that is no file")
+    for file in set(weight_map.values()):
         checked_name(file, where=where)
-    return ShardIndex(where, {str(tensor): str(file) for tensor, file in weight_map.items()})
+    return ShardIndex(where, weight_map)
 
 
 def merge_shards(
@@ -68,7 +72,7 @@ def merge_shards(
     tensors: dict[str, TensorInfo] = {}
     for name, file in sorted(index.weight_map.items()):
         if name not in shards[file]:
-            raise CorruptCheckpoint(f"{root}: the index says that {file} holds {name!r:.80}; it does not")
+            raise CorruptCheckpoint(f"{root}: the index says that {file} holds {shown(name)}; it does not")
         tensors[name] = shards[file][name]
     unnamed = sum(1 for shard in shards.values() for name in shard if name not in tensors)
     notes = (f"{unnamed} tensors in the shards are not named by the index",) if unnamed else ()

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreshock.daemon.errors import UnsupportedCheckpoint
+from foreshock.daemon.errors import IncompleteCheckpoint, UnsupportedCheckpoint
 from foreshock.daemon.formats.base import Checkpoint, Location, Piece, TensorInfo
 from foreshock.daemon.formats.files import Files
+from foreshock.daemon.formats.nested_values import plain_values, walk_tensors
+from foreshock.daemon.formats.quoting import shown
 from foreshock.daemon.formats.shard_index import merge_shards, read_shard_index
 from foreshock.daemon.formats.torch_zip import (
     Refused,
     TensorRef,
     TorchFile,
     checked_tensor,
-    plain_values,
     read_torch_file,
-    walk_tensors,
 )
 
 INDEX = "pytorch_model.bin.index.json"
@@ -40,6 +40,8 @@ NOT_WEIGHTS = frozenset(
     }
 )
 """What trainers save beside the weights under the same suffixes."""
+
+MAX_NOTES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class TorchCheckpoint:
     def pieces(self, name: str) -> Iterator[Piece]:
         """One strided piece; the local header of its storage is read here."""
         file, tensor = self.places[name]
-        yield self.opened[file].piece(self.source, name, tensor)
+        yield self.opened[file].piece(self.source, tensor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +79,22 @@ class _Shard:
 def _read_shard(files: Files, name: str) -> _Shard:
     where = str(files.root / name)
     opened = read_torch_file(files, name)
-    tensors: dict[str, TensorInfo] = {}
     refs: dict[str, TensorRef] = {}
-    notes: list[str] = []
-    for path, tensor in sorted(walk_tensors(opened.content), key=lambda item: item[0]):
+    refused: list[str] = []
+    for path, tensor in walk_tensors(opened.content, where=where):
         if isinstance(tensor, Refused):
-            notes.append(f"{path}: {tensor.reason}")
+            refused.append(f"{path}: {tensor.reason}")
+        elif path in refs:
+            raise UnsupportedCheckpoint(f"{where}: two tensors have the path {shown(path)}")
         else:
-            tensors[path] = checked_tensor(opened, path, tensor, where=where)
             refs[path] = tensor
-    if not tensors:
-        reason = notes[0] if notes else "it holds no tensor"
+    if not refs:
+        reason = refused[0] if refused else "it holds no tensor"
         raise UnsupportedCheckpoint(f"{where}: no weights to read: {reason}")
+    tensors = {path: checked_tensor(opened, path, refs[path], where=where) for path in sorted(refs)}
+    notes = refused[:MAX_NOTES]
+    if len(refused) > MAX_NOTES:
+        notes.append(f"and {len(refused) - MAX_NOTES} more tensors that cannot be read")
     return _Shard(opened, tensors, refs, tuple(notes))
 
 
@@ -114,6 +120,10 @@ class TorchFiles:
         candidates = _weight_files(frozenset(names))
         if SINGLE in candidates:
             return self._single(files, SINGLE)
+        if any("-of-" in name for name in candidates):
+            raise IncompleteCheckpoint(
+                f"{files.root}: {len(candidates)} shards, but {INDEX} is not there yet"
+            )
         if len(candidates) == 1:
             return self._single(files, candidates[0])
         raise UnsupportedCheckpoint(

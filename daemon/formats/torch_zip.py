@@ -7,18 +7,35 @@ their strides; both read right because a piece may be strided.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from foreshock.daemon.errors import CorruptCheckpoint, UnsupportedCheckpoint
-from foreshock.daemon.formats.base import READABLE_DTYPES, Piece, TensorInfo, checked_shape
+from foreshock.daemon.formats.base import (
+    MAX_DTYPE_CHARACTERS,
+    READABLE_DTYPES,
+    Piece,
+    TensorInfo,
+    are_counts,
+    checked_shape,
+    repeats_memory,
+    span_of,
+)
 from foreshock.daemon.formats.files import Files
-from foreshock.daemon.formats.inert_pickle import Global, Reducer, Reference, Stub, load
+from foreshock.daemon.formats.inert_pickle import (
+    MAX_PICKLE_BYTES,
+    Global,
+    Reducer,
+    Reference,
+    Stub,
+    load,
+)
+from foreshock.daemon.formats.quoting import shown
 from foreshock.daemon.formats.zip_directory import Archive, read_archive
 
-MAX_NESTING = 12
-MAX_TENSORS = 2_000_000
+MAX_RANK = 64
+"""Dimensions that torch itself allows."""
 
 _STORAGES = {
     "DoubleStorage": "float64",
@@ -36,9 +53,9 @@ _STORAGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TensorRef:
-    """A tensor as the pickle describes it: a strided view of a storage.
+    """A tensor as the pickle describes it: a strided view of a storage. All numbers are counts.
 
     Attributes:
         storage: key of the archive's member `data/<key>`.
@@ -69,24 +86,41 @@ def _storage_of(reference: Any) -> tuple[str, str, int]:
     if not isinstance(reference, Reference) or not isinstance(reference.id, tuple) or len(reference.id) != 5:
         raise ValueError("a tensor without a storage")
     kind, storage_type, key, _, elements = reference.id
-    if kind != "storage" or not isinstance(storage_type, Global) or type(elements) is not int:
+    if kind != "storage" or not isinstance(storage_type, Global) or not are_counts((elements,)):
         raise ValueError("a persistent id that is no storage")
+    if not isinstance(key, str) and not are_counts((key,)):
+        raise ValueError("a storage without a key")
     return _STORAGES.get(storage_type.name, storage_type.name), str(key), elements
+
+
+def _view(key: str, elements: int | None, dtype: str, place: tuple[Any, Any, Any]) -> TensorRef:
+    """A tensor at (offset, shape, strides), once these are plain counts."""
+    offset, shape, strides = place
+    if not (
+        are_counts((offset,)) and are_counts(shape, most=MAX_RANK) and are_counts(strides, most=MAX_RANK)
+    ):
+        raise ValueError(f"impossible offset, shape or strides: {shown(place)}")
+    if len(dtype) > MAX_DTYPE_CHARACTERS:
+        raise ValueError(f"a dtype named {shown(dtype)}")
+    if len(shape) != len(strides):
+        raise ValueError(f"{len(strides)} strides for the shape {shown(shape)}")
+    return TensorRef(key, elements, dtype, offset, tuple(shape), tuple(strides))
 
 
 def _rebuild_tensor(args: tuple[Any, ...]) -> TensorRef:
     """`torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, …)`."""
     reference, offset, shape, strides = args[:4]
     dtype, key, elements = _storage_of(reference)
-    return TensorRef(key, elements, dtype, offset, shape, strides)
+    return _view(key, elements, dtype, (offset, shape, strides))
 
 
 def _rebuild_typed_tensor(args: tuple[Any, ...]) -> TensorRef:
     """`_rebuild_tensor_v3`: dtypes without a storage class (fp8) are views of untyped bytes."""
     reference, offset, shape, strides, _, _, dtype = args[:7]
     _, key, _ = _storage_of(reference)
-    name = dtype.name if isinstance(dtype, Global) else str(dtype)
-    return TensorRef(key, None, name, offset, shape, strides)
+    if not isinstance(dtype, Global):
+        raise TypeError("a tensor without a dtype")
+    return _view(key, None, dtype.name, (offset, shape, strides))
 
 
 def _rebuild_from_type(args: tuple[Any, ...]) -> Any:
@@ -103,11 +137,11 @@ def _local_tensor(inner: Any, state: Any) -> TensorRef | Refused:
     """A DTensor: its local part, when that is the whole."""
     shape = inner[2]
     local = Stub(None, (), state).attribute("_local_tensor")
-    if not isinstance(local, TensorRef):
+    if not isinstance(local, TensorRef) or not are_counts(shape, most=MAX_RANK):
         return Refused("a tensor subclass whose data could not be found")
-    if tuple(local.shape) != tuple(shape):
+    if local.shape != tuple(shape):
         return Refused(
-            f"one rank's part {tuple(local.shape)} of a DTensor of shape {tuple(shape)}:"
+            f"one rank's part {local.shape} of a DTensor of shape {tuple(shape)}:"
             " the file does not hold the other ranks' parts"
         )
     return local
@@ -119,9 +153,16 @@ def _ordered_dict(args: tuple[Any, ...]) -> dict[Any, Any]:
     return {}
 
 
-def _size(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _size(args: tuple[Any, ...]) -> tuple[int, ...]:
     (sizes,) = args
-    return tuple(sizes) if isinstance(sizes, list | tuple) else ()
+    if not are_counts(sizes, most=MAX_RANK):
+        raise ValueError(f"an impossible torch.Size: {shown(sizes)}")
+    return tuple(sizes)
+
+
+def _refused(reason: str) -> Reducer:
+    refused = Refused(reason)
+    return lambda _: refused
 
 
 REDUCERS: Mapping[str, Reducer] = {
@@ -133,6 +174,10 @@ REDUCERS: Mapping[str, Reducer] = {
     "torch._utils._rebuild_parameter": lambda args: args[0],
     "torch._utils._rebuild_parameter_with_state": lambda args: args[0],
     "torch._tensor._rebuild_from_type_v2": _rebuild_from_type,
+    "torch._utils._rebuild_meta_tensor_no_storage": _refused("a tensor of the meta device: it has no data"),
+    "torch._utils._rebuild_nested_tensor": _refused("a nested tensor"),
+    "torch._utils._rebuild_qtensor": _refused("a quantized tensor"),
+    "torch._utils._rebuild_sparse_tensor": _refused("a sparse tensor"),
 }
 """Calls that torch's pickles hold, evaluated by code of ours."""
 
@@ -151,19 +196,11 @@ class TorchFile:
     archive: Archive
     content: Any
 
-    def piece(self, files: Files, name: str, tensor: TensorRef) -> Piece:
-        """Where the tensor's bytes lie in the file."""
-        where = f"{files.root / self.archive.file}: tensor {name!r:.80}"
+    def piece(self, files: Files, tensor: TensorRef) -> Piece:
+        """Where the tensor's bytes lie in the file, once `checked_tensor` found its numbers sound."""
         offset = self.archive.data_offset(files, f"data/{tensor.storage}")
-        shape = checked_shape(name, tensor.shape, where=str(files.root / self.archive.file))
-        item = READABLE_DTYPES[tensor.dtype]
-        piece = Piece(
-            self.archive.file, offset + tensor.offset * item, shape, tuple(tensor.strides), (0,) * len(shape)
-        )
-        size = self.archive.members[f"data/{tensor.storage}"].size
-        if (tensor.offset + piece.span) * item > size:
-            raise CorruptCheckpoint(f"{where}: reaches beyond its storage of {size} bytes")
-        return piece
+        start = offset + tensor.offset * READABLE_DTYPES[tensor.dtype]
+        return Piece(self.archive.file, start, tensor.shape, tensor.strides, (0,) * len(tensor.shape))
 
 
 def read_torch_file(files: Files, file: str, *, start: int = 0, length: int | None = None) -> TorchFile:
@@ -178,7 +215,7 @@ def read_torch_file(files: Files, file: str, *, start: int = 0, length: int | No
         raise UnsupportedCheckpoint(f"{where}: a zip archive without data.pkl: TorchScript or another tool's")
     if "byteorder" in archive.members and archive.read(files, "byteorder", limit=16) != b"little":
         raise UnsupportedCheckpoint(f"{where}: saved on a big-endian machine; convert it there")
-    pickled = archive.read(files, "data.pkl", limit=256 << 20)
+    pickled = archive.read(files, "data.pkl", limit=MAX_PICKLE_BYTES)
     return TorchFile(archive, load(pickled, where=where, reducers=REDUCERS))
 
 
@@ -187,61 +224,30 @@ def checked_tensor(file: TorchFile, name: str, tensor: TensorRef, *, where: str)
 
     Raises:
         CorruptCheckpoint: impossible shape or strides, or a storage that is absent or of another size.
+        UnsupportedCheckpoint: a view that shows some of its memory more than once.
     """
-    shape = checked_shape(name, tensor.shape, where=where)
-    strides = tensor.strides
-    plain = isinstance(strides, tuple | list) and all(type(s) is int and s >= 0 for s in strides)
-    if not plain or len(strides) != len(shape) or type(tensor.offset) is not int or tensor.offset < 0:
-        raise CorruptCheckpoint(f"{where}: tensor {name!r:.80} has impossible strides or offset")
-    if any(stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True)):
+    info = TensorInfo(name, tensor.dtype, checked_shape(name, tensor.shape, where=where))
+    if repeats_memory(tensor.shape, tensor.strides):
         raise UnsupportedCheckpoint(
-            f"{where}: tensor {name!r:.80} repeats memory (a stride of 0); no training weight does"
+            f"{where}: tensor {shown(name)} of shape {tensor.shape} and strides {tensor.strides}"
+            " repeats memory; no training weight does"
         )
     member = file.archive.members.get(f"data/{tensor.storage}")
     if member is None:
         raise CorruptCheckpoint(
-            f"{where}: tensor {name!r:.80} names an absent storage {tensor.storage!r:.40}"
+            f"{where}: tensor {shown(name)} names an absent storage {shown(tensor.storage)}"
         )
     item = READABLE_DTYPES.get(tensor.dtype)
-    if item and tensor.storage_elements is not None and tensor.storage_elements * item != member.size:
+    if item is None:
+        return info
+    if tensor.storage_elements is not None and tensor.storage_elements * item != member.size:
         raise CorruptCheckpoint(
-            f"{where}: tensor {name!r:.80} claims a storage of {tensor.storage_elements * item} bytes,"
+            f"{where}: tensor {shown(name)} claims a storage of {tensor.storage_elements * item} bytes,"
             f" the file holds {member.size}"
         )
-    return TensorInfo(name, tensor.dtype, shape)
-
-
-# Nested values ----------------------------------------------------------------------------------------
-
-
-def walk_tensors(content: Any) -> Iterator[tuple[str, TensorRef | Refused]]:
-    """Every tensor of a nested state dict with its dotted path, readable or `Refused`."""
-    count = 0
-    stack: list[tuple[str, Any, int]] = [("", content, 0)]
-    while stack:
-        path, value, depth = stack.pop()
-        if isinstance(value, TensorRef | Refused):
-            yield path, value
-            count += 1
-        elif isinstance(value, dict | list | tuple) and depth < MAX_NESTING:
-            pairs = value.items() if isinstance(value, dict) else enumerate(value)
-            for key, child in pairs:
-                if isinstance(child, TensorRef | Refused | dict | list | tuple):
-                    stack.append((f"{path}.{key}" if path else str(key), child, depth + 1))
-        if count > MAX_TENSORS or len(stack) > 4 * MAX_TENSORS:
-            raise UnsupportedCheckpoint(f"more than {MAX_TENSORS} tensors in one file")
-
-
-def plain_values(content: Any, depth: int = 4) -> dict[str, Any]:
-    """The numbers, strings and small mappings beside the tensors: step, model arguments."""
-    if isinstance(content, Stub):
-        content = content.state
-    if not isinstance(content, dict) or depth == 0:
-        return {}
-    plain: dict[str, Any] = {}
-    for key, value in content.items():
-        if isinstance(value, bool | int | float | str) or value is None:
-            plain[str(key)] = value
-        elif nested := plain_values(value, depth - 1):
-            plain[str(key)] = nested
-    return plain
+    reach = (tensor.offset + span_of(tensor.shape, tensor.strides)) * item
+    if reach > member.size:
+        raise CorruptCheckpoint(
+            f"{where}: tensor {shown(name)} reaches to byte {reach} of a storage of {member.size}"
+        )
+    return info

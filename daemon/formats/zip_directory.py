@@ -10,19 +10,28 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from foreshock.daemon.errors import CorruptCheckpoint, IncompleteCheckpoint, UnsupportedCheckpoint
+from foreshock.daemon.errors import (
+    CheckpointError,
+    CorruptCheckpoint,
+    IncompleteCheckpoint,
+    UnsupportedCheckpoint,
+)
 from foreshock.daemon.formats.files import Files
+from foreshock.daemon.formats.quoting import shown
 
-MAX_MEMBERS = 2_000_000
-MAX_DIRECTORY_BYTES = 256 << 20
+MAX_MEMBERS = 250_000
+"""Storages in one archive; the largest models split into single experts have some 150,000."""
 
 _END = struct.Struct("<4s4H2LH")  # end of central directory
 _END64_LOCATOR = struct.Struct("<4sLQL")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _ENTRY = struct.Struct("<4s6H3L5H2L")  # central directory entry
 _LOCAL = struct.Struct("<4s5H3L2H")  # local header
+_LOCAL_MAGIC = b"PK\x03\x04"
 _MAX_COMMENT = 0xFFFF
+_MAX_ENTRY_BYTES = 1024  # name and extra fields included; torch's names have some 30 bytes
 _TAIL_BYTES = _END.size + _END64_LOCATOR.size + _END64.size
 
 
@@ -33,10 +42,12 @@ class Member:
     Attributes:
         header: byte of the archive at which its local header starts.
         size: of the data, in bytes.
+        end: byte at which the next member, or the directory, starts.
     """
 
     header: int
     size: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +72,9 @@ class Archive:
         header = files.read(self.file, self.start + member.header, _LOCAL.size)
         magic, *_, name_length, extra_length = _LOCAL.unpack(header)
         offset = int(member.header + _LOCAL.size + name_length + extra_length)
-        if magic != b"PK\x03\x04" or offset + member.size > self.length:
+        if magic != _LOCAL_MAGIC or offset + member.size > member.end:
             raise CorruptCheckpoint(
-                f"{files.root / self.file}: member {name!r:.80} has no sound local header"
+                f"{files.root / self.file}: member {shown(name)} has no sound local header"
             )
         return self.start + offset
 
@@ -72,9 +83,17 @@ class Archive:
         size = self.members[name].size
         if size > limit:
             raise CorruptCheckpoint(
-                f"{files.root / self.file}: member {name!r:.80} has {size} bytes, the limit is {limit}"
+                f"{files.root / self.file}: member {shown(name)} has {size} bytes, the limit is {limit}"
             )
         return files.read(self.file, self.data_offset(files, name), size)
+
+
+class _Entry(NamedTuple):
+    """What the directory says of one member."""
+
+    name: str
+    header: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,78 +111,105 @@ def read_archive(files: Files, file: str, *, start: int = 0, length: int | None 
     Raises:
         IncompleteCheckpoint: there is no end record (yet): the file is still being written, or was cut.
         CorruptCheckpoint: records contradict each other or the size of the archive.
-        UnsupportedCheckpoint: compressed or encrypted members.
+        UnsupportedCheckpoint: no zip archive at all, compressed or encrypted members, too many of them.
     """
     if length is None:
         length = files.state(file).size - start
     where = str(files.root / file)
     extent = _find_directory(files, file, start, length)
-    if extent.offset + extent.size > length or extent.size > MAX_DIRECTORY_BYTES:
-        raise CorruptCheckpoint(f"{where}: the zip directory lies outside of its {length} bytes")
-    if extent.count > MAX_MEMBERS or extent.count * _ENTRY.size > extent.size:
+    if extent.count > MAX_MEMBERS:
+        raise UnsupportedCheckpoint(f"{where}: {extent.count} zip members, the limit is {MAX_MEMBERS}")
+    if not extent.count * _ENTRY.size <= extent.size <= extent.count * _MAX_ENTRY_BYTES:
         raise CorruptCheckpoint(f"{where}: {extent.count} zip members in {extent.size} directory bytes")
     directory = files.read(file, start + extent.offset, extent.size)
-    members = _parse_directory(directory, extent.count, where)
-    _check_disjoint(members, extent.offset, where)
+    members = _bounded(_parse_directory(directory, extent.count, where), extent.offset, where)
     return Archive(file, start, length, _without_top_folder(members, where))
 
 
 def _find_directory(files: Files, file: str, start: int, length: int) -> _Extent:
+    """The extent that the end records give; it must reach up to the first of them."""
+    where = str(files.root / file)
+    at = -1
     for tail_bytes in (_TAIL_BYTES, _TAIL_BYTES + _MAX_COMMENT):
         size = min(length, tail_bytes)
         tail = files.read(file, start + length - size, size)
-        at = tail.rfind(b"PK\x05\x06")
-        if at >= 0 and at + _END.size <= len(tail):
+        at = tail.rfind(b"PK\x05\x06", 0, size - _END.size + 4) if size >= _END.size else -1
+        if at >= 0:
             break
-    else:
-        raise IncompleteCheckpoint(
-            f"{files.root / file}: no zip directory at its end ({length} bytes):"
-            " still being written, cut short, or in PyTorch's format from before 1.6"
+    if at < 0:
+        raise _without_end_record(files, file, start, length)
+    *_, comment_length = _END.unpack_from(tail, at)
+    rest = len(tail) - at - _END.size
+    if rest != comment_length:
+        raise CorruptCheckpoint(f"{where}: {rest} bytes follow its zip directory")
+    extent, records_at = _read_end_records(tail, at, length - len(tail), where)
+    if extent.offset + extent.size != records_at:
+        raise CorruptCheckpoint(
+            f"{where}: its zip directory of {extent.size} bytes at {extent.offset}"
+            f" does not end at the end records, {records_at}"
         )
-    *_, count, size, offset, _comment = _END.unpack_from(tail, at)
-    if offset != 0xFFFFFFFF and size != 0xFFFFFFFF and count != 0xFFFF:
-        return _Extent(offset, size, count)
-    return _find_directory64(tail, at, length, length - len(tail), str(files.root / file))
+    return extent
 
 
-def _find_directory64(tail: bytearray, at: int, length: int, tail_start: int, where: str) -> _Extent:
-    if at >= _END64_LOCATOR.size:
-        magic, _, end64, _ = _END64_LOCATOR.unpack_from(tail, at - _END64_LOCATOR.size)
-        position = end64 - tail_start
-        if magic == b"PK\x06\x07" and 0 <= position <= len(tail) - _END64.size and end64 < length:
-            magic64, *_, count, size, offset = _END64.unpack_from(tail, position)
-            if magic64 == b"PK\x06\x06":
-                return _Extent(offset, size, count)
-    raise CorruptCheckpoint(f"{where}: its zip64 end record is missing or unsound")
+def _without_end_record(files: Files, file: str, start: int, length: int) -> CheckpointError:
+    where = str(files.root / file)
+    first = files.read(file, start, min(length, len(_LOCAL_MAGIC)))
+    if _LOCAL_MAGIC.startswith(first) or not any(first):  # zeros: allocated, not yet written
+        return IncompleteCheckpoint(
+            f"{where}: no zip directory at its end ({length} bytes): still being written, or cut short"
+        )
+    return UnsupportedCheckpoint(
+        f"{where}: no zip archive; it may be in PyTorch's format from before 1.6, or no checkpoint"
+    )
 
 
-def _parse_directory(directory: bytearray, count: int, where: str) -> dict[str, Member]:
-    members: dict[str, Member] = {}
+def _read_end_records(tail: bytearray, at: int, tail_start: int, where: str) -> tuple[_Extent, int]:
+    """The extent, and where the records begin. torch writes the zip64 record also where none is needed."""
+    _, *_, count, size, offset, _ = _END.unpack_from(tail, at)
+    narrow = _Extent(offset, size, count)
+    locator_at = at - _END64_LOCATOR.size
+    if locator_at < 0 or tail[locator_at : locator_at + 4] != b"PK\x06\x07":
+        return narrow, tail_start + at
+    _, _, records_at, _ = _END64_LOCATOR.unpack_from(tail, locator_at)
+    inside = records_at - tail_start
+    if not (0 <= inside <= locator_at - _END64.size and tail[inside : inside + 4] == b"PK\x06\x06"):
+        raise CorruptCheckpoint(f"{where}: its zip64 end record is missing or unsound")
+    *_, count, size, offset = _END64.unpack_from(tail, inside)
+    wide = _Extent(offset, size, count)
+    if narrow != _Extent(min(offset, 0xFFFFFFFF), min(size, 0xFFFFFFFF), min(count, 0xFFFF)):
+        raise CorruptCheckpoint(f"{where}: its zip end records contradict each other: {narrow}, {wide}")
+    return wide, records_at
+
+
+def _parse_directory(directory: bytearray, count: int, where: str) -> list[_Entry]:
+    entries: list[_Entry] = []
     position = 0
     for _ in range(count):
         if position + _ENTRY.size > len(directory):
-            raise CorruptCheckpoint(
-                f"{where}: the zip directory ends after {len(members)} of {count} members"
-            )
+            break
         fields = _ENTRY.unpack_from(directory, position)
         magic, _, _, flags, method = fields[:5]
         packed, size, name_length, extra_length, comment_length = fields[8:13]
-        header = fields[16]
         name_at = position + _ENTRY.size
         name = bytes(directory[name_at : name_at + name_length]).decode("utf-8", "surrogateescape")
         extra = bytes(directory[name_at + name_length : name_at + name_length + extra_length])
-        if magic != b"PK\x01\x02" or name in members:
-            raise CorruptCheckpoint(f"{where}: unsound or repeated zip member {name!r:.80}")
+        if magic != b"PK\x01\x02":
+            raise CorruptCheckpoint(f"{where}: no zip directory entry at {position} of {len(directory)}")
         if method != 0 or flags & 1:
             raise UnsupportedCheckpoint(
-                f"{where}: zip member {name!r:.80} is compressed or encrypted; torch.save stores it plainly"
+                f"{where}: zip member {shown(name)} is compressed or encrypted; torch.save stores it plainly"
             )
-        size, packed, header = _widened(extra, size, packed, header, f"{where}: {name!r:.80}")
+        size, packed, header = _widened(extra, size, packed, fields[16], f"{where}: {shown(name)}")
         if size != packed:
-            raise CorruptCheckpoint(f"{where}: zip member {name!r:.80} claims {size} and {packed} bytes")
-        members[name] = Member(header, size)
+            raise CorruptCheckpoint(f"{where}: zip member {shown(name)} claims {size} and {packed} bytes")
+        entries.append(_Entry(name, header, size))
         position = name_at + name_length + extra_length + comment_length
-    return members
+    if len(entries) != count or position != len(directory):
+        raise CorruptCheckpoint(
+            f"{where}: {len(entries)} zip members end at byte {position} of the directory;"
+            f" {count} members in {len(directory)} bytes were announced"
+        )
+    return entries
 
 
 def _widened(extra: bytes, size: int, packed: int, header: int, where: str) -> tuple[int, int, int]:
@@ -184,12 +230,18 @@ def _widened(extra: bytes, size: int, packed: int, header: int, where: str) -> t
     raise CorruptCheckpoint(f"{where}: zip64 sizes are missing")
 
 
-def _check_disjoint(members: Mapping[str, Member], directory_offset: int, where: str) -> None:
-    end = 0
-    for name, member in sorted(members.items(), key=lambda item: item[1].header):
-        if member.header < end or member.header + _LOCAL.size + member.size > directory_offset:
-            raise CorruptCheckpoint(f"{where}: zip member {name!r:.80} lies on another's bytes or outside")
-        end = member.header + _LOCAL.size + member.size
+def _bounded(entries: list[_Entry], directory_offset: int, where: str) -> dict[str, Member]:
+    """The members with their ends; each lies between its local header and the next one's."""
+    members: dict[str, Member] = {}
+    end = directory_offset
+    for name, header, size in sorted(entries, key=lambda entry: entry.header, reverse=True):
+        if header + _LOCAL.size + size > end:
+            raise CorruptCheckpoint(f"{where}: zip member {shown(name)} lies on another's bytes or outside")
+        if name in members:
+            raise CorruptCheckpoint(f"{where}: two zip members are named {shown(name)}")
+        members[name] = Member(header, size, end)
+        end = header
+    return members
 
 
 def _without_top_folder(members: Mapping[str, Member], where: str) -> dict[str, Member]:

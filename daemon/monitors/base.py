@@ -39,6 +39,11 @@ class LayerState:
         """Head layout of the layer, None when unknown."""
         return self.layer.heads
 
+    @property
+    def names(self) -> Mapping[Role, str]:
+        """What series of the roles that were read are called by."""
+        return {role: self.layer.names[role] for role in self.tensors}
+
     def finite(self, role: Role) -> bool:
         """Whether the role is there and holds only finite numbers."""
         return role in self.tensors and not self.nonfinite.get(role, 0)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,9 +21,11 @@ from foreshock.daemon.errors import CheckpointError, UnsupportedCheckpoint
 from foreshock.daemon.monitors import MONITORS
 from foreshock.daemon.monitors.base import LayerChange, LayerState, Monitor, Reading
 from foreshock.daemon.pipeline.base_cache import CacheWriter, evict
-from foreshock.daemon.pipeline.opened import CONFIG_KEY, OpenedCheckpoint, open_source
+from foreshock.daemon.pipeline.configuration import CONFIG_KEY
+from foreshock.daemon.pipeline.opened import OpenedCheckpoint, open_source
 from foreshock.daemon.pipeline.request import CacheOrder, MeasureRequest, Source
 from foreshock.daemon.pipeline.training_log import read_training_log
+from foreshock.daemon.pipeline.zero_updates import ZeroUpdates
 from foreshock.daemon.roles.base import Layer
 from foreshock.storage.records import Sample, SeriesKey
 
@@ -91,6 +94,7 @@ def measure(request: MeasureRequest, clock: Callable[[], float] = time.monotonic
         for done, layer in enumerate(target.roles.layers):
             yield Progress(done, outcome.layers)
             yield list(work.of_layer(layer))
+        yield list(work.zero_updates.explained())
         yield Progress(outcome.layers, outcome.layers)
         target.verify_unchanged()
         if writer is not None and request.cache is not None:
@@ -111,16 +115,17 @@ class _Measurement:
         self._device = torch.device(request.device)
         self._keep = writer.write if writer else None
         self._outcome = outcome
+        self.zero_updates = ZeroUpdates()
         self._bases = list(self._open_bases(request))
 
     def of_layer(self, layer: Layer) -> Iterator[Sample]:
         """All samples of one layer."""
         after = self._target.load(layer, self._device, self._keep)
-        yield from self._readings(lambda monitor: monitor.of_state(after), layer, None)
+        yield from self._samples(lambda monitor: monitor.of_state(after), after, None)
         for base in self._bases:
             change = self._change(base, layer, after)
             if change is not None:
-                yield from self._readings(lambda monitor, c=change: monitor.of_change(c), layer, base)
+                yield from self._samples(partial(_of_change, change), after, base)
 
     def _open_bases(self, request: MeasureRequest) -> Iterator[_OpenedBase]:
         """The bases that are still there; those that are not are noted."""
@@ -128,6 +133,8 @@ class _Measurement:
             try:
                 before = open_source(base.before, request.heads, request.config)
             except CheckpointError as error:
+                if request.bases_required:
+                    raise
                 self._outcome.notes.append(f"no differences over lag {base.lag}: {error}")
             else:
                 yield _OpenedBase(base.lag, before, self._open_earlier(base.earlier, request))
@@ -157,28 +164,33 @@ class _Measurement:
         same = opened.layer(layer.index) if opened else None
         return opened.load(same, self._device) if opened and same else None
 
-    def _readings(
-        self, read: Callable[[Monitor], Iterable[Reading]], layer: Layer, base: _OpenedBase | None
+    def _samples(
+        self, read: Callable[[Monitor], Iterable[Reading]], after: LayerState, base: _OpenedBase | None
     ) -> Iterator[Sample]:
         lag, base_step = (base.lag, base.before.step) if base else (0, None)
+        index, dtypes = after.layer.index, {name: after.dtypes[r] for r, name in after.names.items()}
         for monitor in MONITORS:
-            for reading in self._isolated(monitor, read, layer):
-                key = SeriesKey(
-                    reading.metric, layer.index, reading.role, reading.parameter, reading.unit, lag
-                )
-                yield Sample(key, self._target.step, reading.value, base_step, reading.reason)
+            for reading in self._isolated(monitor, read, index):
+                key = SeriesKey(reading.metric, index, reading.role, reading.parameter, reading.unit, lag)
+                sample = Sample(key, after.step, reading.value, base_step, reading.reason)
+                if self.zero_updates.pass_on(sample, dtypes.get(reading.parameter, "float32")):
+                    yield sample
 
     def _isolated(
-        self, monitor: Monitor, read: Callable[[Monitor], Iterable[Reading]], layer: Layer
+        self, monitor: Monitor, read: Callable[[Monitor], Iterable[Reading]], layer: int
     ) -> list[Reading]:
         """The monitor's readings; none, and a problem on record, when it fails."""
         try:
             return list(read(monitor))
         except Exception as error:
             name = type(monitor).__name__
-            log.exception("%s failed on layer %d", name, layer.index)
-            self._outcome.problems.append(f"layer {layer.index}: {name} failed: {error}")
+            log.exception("%s failed on layer %d", name, layer)
+            self._outcome.problems.append(f"layer {layer}: {name} failed: {error}")
             return []
+
+
+def _of_change(change: LayerChange, monitor: Monitor) -> Iterable[Reading]:
+    return monitor.of_change(change)
 
 
 def _cache_writer(order: CacheOrder | None, target: OpenedCheckpoint) -> CacheWriter | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,18 +17,11 @@ from foreshock.daemon.formats.files import Files, FileState
 from foreshock.daemon.formats.reading import read_tensor
 from foreshock.daemon.linalg import count_nonfinite
 from foreshock.daemon.monitors.base import LayerState
+from foreshock.daemon.pipeline.configuration import model_config
 from foreshock.daemon.pipeline.request import HeadCounts, Source
 from foreshock.daemon.roles import HeadsOverride, resolve
 from foreshock.daemon.roles.base import Layer, Role, RoleMap
-from foreshock.daemon.roles.model_config import (
-    ModelConfig,
-    config_of_metadata,
-    find_model_config,
-    read_model_config,
-)
-
-CONFIG_KEY = "foreshock.model_config"
-"""Under which a cached checkpoint keeps the configuration it was read with."""
+from foreshock.daemon.roles.model_config import ModelConfig
 
 Keep = Callable[[str, Tensor], None]
 
@@ -116,17 +108,3 @@ def _open(step: int, path: Path, heads: HeadCounts, config_path: str) -> OpenedC
     override = HeadsOverride(heads.num_heads, heads.num_kv_heads, heads.head_dim)
     roles = resolve(checkpoint.tensors, config, override)
     return OpenedCheckpoint(step, checkpoint, config, roles, files, states)
-
-
-def model_config(checkpoint: Checkpoint, path: Path, config_path: str = "") -> ModelConfig:
-    """The model's configuration: the file given, the checkpoint's own, or a config.json near it.
-
-    Raises:
-        ConfigError: a config.json that cannot be read.
-    """
-    if config_path:
-        return read_model_config(Path(config_path))
-    cached = checkpoint.metadata.get(CONFIG_KEY)
-    if isinstance(cached, str):
-        return ModelConfig(json.loads(cached), "base cache")
-    return config_of_metadata(checkpoint.metadata) or find_model_config(path) or ModelConfig({}, "")

@@ -11,11 +11,11 @@ DEFAULT_LAGS = (1, 4, 16)
 
 @dataclass(frozen=True, slots=True)
 class HeadCounts:
-    """Numbers of heads that the user gave; 0 = not given."""
+    """Numbers of heads that the user gave; None = not given."""
 
-    num_heads: int = 0
-    num_kv_heads: int = 0
-    head_dim: int = 0
+    num_heads: int | None = None
+    num_kv_heads: int | None = None
+    head_dim: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class MeasureRequest:
         config: path of a config.json to use; empty to look beside and above the checkpoint.
         log_after: step after which the trainer's own log (loss, learning rate) is taken over.
         device: `cpu`, `cuda`, `cuda:1`.
+        bases_required: fail when a base cannot be read, instead of leaving its differences out.
     """
 
     target: Source
@@ -80,6 +81,7 @@ class MeasureRequest:
     config: str = ""
     log_after: int = -1
     device: str = "cpu"
+    bases_required: bool = False
     cache: CacheOrder | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -97,6 +99,7 @@ class MeasureRequest:
             config=fields["config"],
             log_after=fields["log_after"],
             device=fields["device"],
+            bases_required=fields["bases_required"],
             cache=CacheOrder(cache["target"], tuple(cache["keep"]), cache["max_bytes"]) if cache else None,
         )
 

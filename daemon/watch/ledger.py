@@ -103,7 +103,8 @@ class Ledger:
         if scan.root_error:
             return ()
         self._note_missing({sighting.name for sighting in scan.sightings})
-        ready = [entry for sighting in scan.sightings if (entry := self._take_one(sighting))]
+        by_step = sorted(scan.sightings, key=lambda seen: (seen.step or 0, not seen.named, seen.name))
+        ready = [entry for sighting in by_step if (entry := self._take_one(sighting))]
         return tuple(sorted(ready, key=lambda entry: (entry.attempt, entry.step)))
 
     def settle(self, entry: Entry, state: CheckpointState, reason: str = "") -> Entry:
@@ -190,7 +191,9 @@ class Ledger:
         if any(twin.name != sighting.name for twin in twins):
             return None
         attempt = self._attempt_of(sighting, known)
-        return attempt and Entry(
+        if attempt is None:
+            return None
+        return Entry(
             sighting.name,
             sighting.step,
             attempt.id,

@@ -24,11 +24,13 @@ class Loop:
 
     Attributes:
         on_measurement: called after a checkpoint was stored.
+        job_ended: when it says yes and nothing is left to measure, `run` returns.
         last_error: what kept the last round from its work; empty when nothing did.
     """
 
     observer: Observer
     on_measurement: Callable[[Measurement], None] = lambda _measurement: None
+    job_ended: Callable[[], bool] = lambda: False
     last_error: str = ""
     _stopping: threading.Event = field(default_factory=threading.Event)
     _wake: threading.Event = field(default_factory=threading.Event)
@@ -39,7 +41,10 @@ class Loop:
         try:
             self._settle_in()
             while not self._stopping.is_set():
+                last = self.job_ended()  # asked before the scan that must then see all it wrote
                 self._round()
+                if last and not self.observer.ledger.count(CheckpointState.PENDING):
+                    break
                 self._wait()
         except Interrupted:
             log.info("stopping; what was in progress is measured after the next start")

@@ -7,6 +7,7 @@ does, the caller gets a `WorkerError` within the time it allowed, and a new proc
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -142,6 +143,9 @@ class Worker:
         process, self._process = self._process, None
         if process is None:
             return None
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):  # what it did not take is lost with it
+            process.stdin.close()
         try:
             return process.wait(timeout=2)
         except subprocess.TimeoutExpired:

@@ -56,7 +56,7 @@ def _row(attempt_id: int, finding: Finding, now: datetime) -> dict[str, object]:
         "severity": values.text(finding.severity),
         "message": values.text(finding.message),
         "layer": None if finding.layer is None else values.whole(finding.layer, "a layer"),
-        "evidence": finding.evidence,
+        "evidence": values.plain(finding.evidence),
         "found_at": now,
         "announced_at": None,
     }

@@ -78,8 +78,8 @@ def _row(attempt_id: int, checkpoint: CheckpointRecord, now: datetime) -> dict[s
         "reason": values.text(checkpoint.reason),
         "fingerprint": values.text(checkpoint.fingerprint),
         "format": values.text(checkpoint.format),
-        "seen_at": checkpoint.seen_at or now,
-        "settled_at": (checkpoint.settled_at or now) if settled else None,
+        "seen_at": values.moment(checkpoint.seen_at or now),
+        "settled_at": values.moment(checkpoint.settled_at or now) if settled else None,
         "bytes_read": values.whole(checkpoint.bytes_read, "a count of bytes"),
         "seconds": values.real(checkpoint.seconds),
     }

@@ -14,8 +14,11 @@ MAX_PROBLEMS = 100
 
 
 def problems(connection: Connection) -> tuple[str, ...]:
-    """Everything that is wrong, a sentence each; reads the whole database."""
-    return (*_damage(connection), *_wrong_schema(connection), *_orphans(connection))
+    """Everything that is wrong, a sentence each; reads the whole database.
+
+    Where bytes are damaged, nothing else is asked.
+    """
+    return tuple(_damage(connection)) or (*_wrong_schema(connection), *_orphans(connection))
 
 
 def server_size_bytes(connection: Connection) -> int | None:

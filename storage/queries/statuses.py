@@ -17,9 +17,9 @@ def set_status(connection: Connection, said: Status) -> None:
     connection.execute(
         insertion.values(
             component=values.name(said.component),
-            updated_at=said.updated_at,
+            updated_at=values.moment(said.updated_at),
             healthy=bool(said.healthy),
-            detail=said.detail,
+            detail=values.plain(said.detail),
         ).on_conflict_do_update(
             index_elements=[status.c.component],
             set_={"updated_at": new.updated_at, "healthy": new.healthy, "detail": new.detail},

@@ -1,0 +1,34 @@
+// What to read, and to do, while there is nothing to draw.
+
+import { byId } from "./dom.js";
+import * as format from "./format.js";
+
+export function showEmpty(message) {
+  byId("empty").hidden = message === null;
+  if (message === null) return;
+  byId("empty-title").textContent = message.title;
+  byId("empty-text").textContent = message.text;
+  byId("empty-command").hidden = !message.command;
+  byId("empty-command").textContent = message.command ?? "";
+}
+
+export const NO_RUN = {
+  title: "No run yet",
+  text: "Point Foreshock at the directory that the training job saves its checkpoints in:",
+  command: "foreshock watch /path/to/checkpoints",
+};
+
+export function nothingMeasured(run, counts) {
+  const seen = Object.entries(counts).filter(([, count]) => count);
+  if (counts.measured || counts.partial) {
+    return {
+      title: "The first checkpoint is the base",
+      text: `Differences appear with the next one. Watching ${run.path}.`,
+    };
+  }
+  const told = seen.map(([state, count]) => `${format.step(count)} ${state}`).join(", ");
+  return {
+    title: "No checkpoint measured yet",
+    text: `Watching ${run.path}; ${told ? `so far ${told}` : "nothing has been saved there so far"}.`,
+  };
+}

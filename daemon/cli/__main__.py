@@ -1,0 +1,5 @@
+"""`python -m foreshock.daemon.cli` is the console script `foreshock`."""
+
+from foreshock.daemon.cli import main
+
+main()
