@@ -50,16 +50,17 @@ class Fused:
 class HeadKeys:
     """Configuration keys that tell how matrices split into heads; the first that gives a number counts.
 
-    The defaults are those of Hugging Face's `config.json`, then those of Megatron's arguments.
+    The defaults are those of Hugging Face's `config.json`, of Megatron's arguments, and of nanoGPT and its
+    many descendants.
 
     Attributes:
         width: of the residual stream; divided by the number of heads where no head size is given.
     """
 
-    num_heads: tuple[str, ...] = ("num_attention_heads",)
-    num_kv_heads: tuple[str, ...] = ("num_key_value_heads", "num_query_groups")
+    num_heads: tuple[str, ...] = ("num_attention_heads", "n_head")
+    num_kv_heads: tuple[str, ...] = ("num_key_value_heads", "num_query_groups", "n_kv_head")
     head_dim: tuple[str, ...] = ("head_dim", "kv_channels")
-    width: tuple[str, ...] = ("hidden_size",)
+    width: tuple[str, ...] = ("hidden_size", "n_embd")
 
 
 @dataclass(frozen=True, slots=True)

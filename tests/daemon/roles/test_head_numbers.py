@@ -64,7 +64,7 @@ def test_unknown_heads_are_none_and_one_warning_says_what_would_tell_them(llama)
 def test_a_configuration_without_heads_is_named(llama) -> None:
     [warning] = resolve(llama(), ModelConfig({"hidden_size": 64}, "/run/config.json")).warnings
 
-    assert "(none of num_attention_heads in /run/config.json)" in warning
+    assert "(none of num_attention_heads, n_head in /run/config.json)" in warning
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,8 @@ def test_a_rotation_that_keeps_only_the_newest_loses_no_difference(job: Job, wat
         assert by_lag[1].steps == (20, 30, 40, 50, 60)
         assert (by_lag[4].steps, by_lag[4].base_steps) == ((50, 60), (10, 20))
         (persistence, _) = store.series(run.id, "update.persistence", role="q", unit="", lag=1)
-        assert persistence.steps == (30, 40, 50, 60)
+        assert persistence.steps == (20, 30, 40, 50, 60)
+        assert [value is None for value in persistence.values] == [True, False, False, False, False]
 
 
 def test_a_restart_neither_repeats_nor_misses_and_finds_its_bases(job: Job, watcher: Watcher) -> None:

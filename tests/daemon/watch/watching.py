@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from foreshock.storage.errors import DatabaseUnavailable, SchemaTooOld
 from foreshock.storage.records import CheckpointRecord
 from foreshock.storage.store import Store
 
@@ -104,13 +105,12 @@ class Watcher:
         return f"sqlite:///{self.state / 'foreshock.sqlite'}"
 
     def checkpoints(self) -> tuple[CheckpointRecord, ...]:
-        """The ledger."""
-        if not (self.state / "foreshock.sqlite").exists():
+        """The ledger; empty while the database is not made yet."""
+        try:
+            with Store.open(self.database, migrate=False, read_only=True) as store:
+                return tuple(record for run in store.runs() for record in store.checkpoints(run.id))
+        except (DatabaseUnavailable, SchemaTooOld):
             return ()
-        with Store.open(
-            f"sqlite:///{self.state / 'foreshock.sqlite'}", migrate=False, read_only=True
-        ) as store:
-            return tuple(record for run in store.runs() for record in store.checkpoints(run.id))
 
     def states(self) -> dict[int, str]:
         """State by step, of all attempts; the last attempt counts."""
