@@ -6,6 +6,7 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -91,7 +92,8 @@ class Settings(BaseSettings):
     @property
     def url(self) -> str:
         """Of the database."""
-        return self.database_url or f"sqlite:///{self.state_dir.expanduser().absolute() / 'foreshock.sqlite'}"
+        file = self.state_dir.expanduser().absolute() / "foreshock.sqlite"
+        return self.database_url or f"sqlite:///{quote(str(file))}"
 
     @classmethod
     def settings_customise_sources(

@@ -36,19 +36,20 @@ class Database:
     """An open database; to be used from any number of threads.
 
     Args:
-        read_only: refuse every write; nothing is created either.
+        read_only: refuse every write.
+        create: make the file of a SQLite database where there is none.
 
     Raises:
         BadDatabaseUrl: the URL is wrong.
         DatabaseUnavailable: the file is not there, or cannot be made.
     """
 
-    def __init__(self, url: str, *, read_only: bool) -> None:
+    def __init__(self, url: str, *, read_only: bool, create: bool = False) -> None:
         parsed = parse_url(url)
         self.read_only = read_only
         self.file: SqliteFile | None = None
         if parsed.database is not None and parsed.get_backend_name() == "sqlite":
-            self.file = open_file(Path(parsed.database).expanduser().absolute(), create=not read_only)
+            self.file = open_file(Path(parsed.database).expanduser().absolute(), create=create)
             self.place = str(self.file.path)
             journal = journal_for(sqlite3.sqlite_version_info[:3], filesystem_of(self.file.path))
             self._engine = sqlite_engine(self.file.path, journal, read_only=read_only)

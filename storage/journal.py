@@ -1,7 +1,7 @@
 """Which journal a SQLite database is kept with: write-ahead where that is safe, else rollback.
 
-Libraries from 3.7.0 to 3.51.2 can lose commits when two connections race to reset the write-ahead log
-(https://sqlite.org/wal.html, "the WAL-reset bug"; mended in 3.51.3 and in later 3.44 and 3.50 releases).
+Libraries from 3.7.0 to 3.51.2 can lose commits when two connections race to reset the write-ahead log;
+that was mended in 3.51.3 and in late 3.44 and 3.50 releases (https://sqlite.org/changes.html).
 On filesystems shared between hosts the log's shared memory is not shared, and no library makes it safe.
 """
 
@@ -53,7 +53,7 @@ def filesystem_of(path: Path) -> str:
         mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return ""
-    device = os.stat(path).st_dev  # noqa: PTH116 - said of every file here: stat, never open
+    device = path.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in mounts.split("\n"):
         match = re.match(r"\d+ \d+ (\S+) .* - (\S+) ", line)

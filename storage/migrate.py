@@ -5,6 +5,8 @@ Both back ends undo half a migration by themselves: it may be killed at any stat
 
 from __future__ import annotations
 
+import logging
+import threading
 from enum import Enum, auto
 
 from alembic import command
@@ -22,6 +24,11 @@ VERSION_TABLE = "foreshock_schema"
 
 _ADVISORY_LOCK = 0x666F7265
 """Held in PostgreSQL while migrating, so that two of us do not; the number is our own."""
+
+_ONE_THREAD = threading.Lock()
+"""Alembic keeps the migration that runs in a global variable."""
+
+logging.getLogger("alembic").setLevel(logging.WARNING)  # it reports every look at the version
 
 
 class Schema(Enum):
@@ -82,4 +89,5 @@ def configuration(connection: Connection | None = None) -> Config:
 def _upgrade(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _ADVISORY_LOCK})
-    command.upgrade(configuration(connection), "head")
+    with _ONE_THREAD:
+        command.upgrade(configuration(connection), "head")

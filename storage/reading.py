@@ -24,9 +24,10 @@ from foreshock.storage.records import (
 
 
 class Reading:
-    """Every answer is of one consistent state. All raise `StorageError` and nothing else.
+    """Every answer is of one consistent state; all raise `StorageError` where the database fails.
 
-    Names and bounds that nothing matches give empty answers.
+    Names, ordinals and bounds that nothing matches give empty answers, whatever they are; ids and limits
+    are taken as given.
     """
 
     def __init__(self, database: Database) -> None:

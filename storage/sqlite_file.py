@@ -58,7 +58,7 @@ def open_file(path: Path, *, create: bool) -> SqliteFile:
         _make_file(path)
     identity = _identity(path)
     if identity is None:
-        raise DatabaseUnavailable(f"{path}: there is no database")
+        raise DatabaseUnavailable(f"{path}: there is no database; `foreshock db upgrade` makes one")
     if not stat.S_ISREG(path.stat().st_mode):
         raise DatabaseUnavailable(f"{path} is not a regular file")
     return SqliteFile(path, identity)

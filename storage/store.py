@@ -34,9 +34,10 @@ class Store(Reading, Writing):
             SchemaTooOld: it must be migrated, and this was not allowed.
             StorageError: it cannot be opened.
         """
-        database = Database(url, read_only=read_only)
+        may_migrate = migrate and not read_only
+        database = Database(url, read_only=read_only, create=may_migrate)
         try:
-            prepare_schema(database, migrate=migrate and not read_only)
+            prepare_schema(database, migrate=may_migrate)
         except BaseException:
             database.close()
             raise

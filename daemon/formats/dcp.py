@@ -32,7 +32,8 @@ from foreshock.daemon.formats.base import (
 )
 from foreshock.daemon.formats.chunk_cover import MAX_CUT_DIMENSIONS, cover_once, cut_dimensions, text_of
 from foreshock.daemon.formats.files import Files, checked_name
-from foreshock.daemon.formats.inert_pickle import MAX_PICKLE_BYTES, Global, Stub, load
+from foreshock.daemon.formats.inert_pickle import MAX_PICKLE_BYTES, load
+from foreshock.daemon.formats.inert_values import Global, Stub
 from foreshock.daemon.formats.nested_values import plain_values
 from foreshock.daemon.formats.quoting import shown
 from foreshock.daemon.formats.torch_zip import REDUCERS, TensorRef, checked_tensor, read_torch_file

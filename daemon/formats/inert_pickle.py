@@ -1,10 +1,11 @@
 """A pickle as data: what it would build becomes plain values and inert stubs; nothing is imported or called.
 
 The stack machine is the standard library's pure-Python one (the C one allocates what a file merely
-claims). Every opcode that names, calls or mutates an object is replaced; budgets bound bytes and opcodes,
-and no opcode copies or hashes more than a few values, so that time and memory grow with the bytes of the
-pickle alone. What remains of a global is its name: `Global("torch", "float32")`; of a call, the stub
-`Stub(callable, args, state)`. Values may share parts and contain themselves: who walks them must count.
+claims). Every opcode that names, calls or mutates an object is replaced; budgets bound bytes, opcodes and
+objects, and no opcode copies or hashes more than a few values, so that time and memory grow with the bytes
+of the pickle alone: some 50 bytes for each, 100 where it only remembers. What remains of a global is its
+name, `Global("torch", "float32")`; of a call, the stub `Stub(callable, args, state)`. Values may share parts
+and contain themselves: who walks them must count.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ import io
 import pickle
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from foreshock.daemon.errors import CorruptCheckpoint
+from foreshock.daemon.formats.inert_values import Global, Reference, Stub
 
 MAX_PICKLE_BYTES: Final = 256 << 20
 MAX_OPCODES: Final = 100_000_000
+BYTES_PER_OBJECT: Final = 2
+"""An honest pickler remembers every list, mapping, tuple and call, which takes a second byte at least."""
+
+FREE_OBJECTS: Final = 10_000
+MAX_INTEGER_BYTES: Final = 4096
 MAX_KEY_PARTS: Final = 64
 MAX_KEY_INTEGER: Final = 1 << 60
 MAX_TUPLE_KEYS: Final = 10_000
@@ -39,56 +45,6 @@ _MALFORMED = (
     ValueError,
 )
 """What the stack machine raises on bytes that are no pickle."""
-
-
-@dataclass(frozen=True, slots=True)
-class Global:
-    """A name that a pickle refers to; never looked up."""
-
-    module: str
-    name: str
-
-    @property
-    def path(self) -> str:
-        """Dotted, as in an import statement."""
-        return f"{self.module}.{self.name}"
-
-
-@dataclass(slots=True, eq=False)
-class Stub:
-    """What a call would have returned; hashed by identity, so it may be a key.
-
-    Attributes:
-        made_by: the callable or class, normally a `Global`.
-        args: it was called with; for a call with keywords, the arguments and the keywords.
-        state: given by BUILD: a dict, or what the class's own `__getstate__` gave.
-        items: appended or added later.
-    """
-
-    made_by: Any
-    args: tuple[Any, ...]
-    state: Any = None
-    items: list[Any] | tuple[()] = ()
-
-    @property
-    def path(self) -> str:
-        """Dotted name of the class or function, or empty."""
-        return self.made_by.path if isinstance(self.made_by, Global) else ""
-
-    def attribute(self, name: str) -> Any:
-        """An instance attribute, from a plain or slotted state; None when absent."""
-        states = self.state[:2] if isinstance(self.state, tuple) else (self.state,)
-        for state in states:
-            if isinstance(state, dict) and name in state:
-                return state[name]
-        return None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reference:
-    """A persistent id: data that lies outside of the pickle, such as a storage."""
-
-    id: Any
 
 
 Reducer = Callable[[tuple[Any, ...]], Any]
@@ -158,7 +114,8 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
         self.stack: list[Any] = []
         self.append = self.stack.append
         self.proto = 0
-        read, dispatch = self.read, _DISPATCH
+        read, dispatch, object_codes = self.read, _DISPATCH, _OBJECT_CODES
+        objects_left = FREE_OBJECTS + self._size // BYTES_PER_OBJECT
         try:
             for _ in range(MAX_OPCODES):
                 opcode = read(1)
@@ -167,6 +124,10 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
                 action = dispatch.get(opcode[0])
                 if action is None:
                     _refuse(f"opcode {opcode!r} is not allowed")
+                if opcode[0] in object_codes:
+                    objects_left -= 1
+                    if objects_left < 0:
+                        _refuse(f"too many objects for its {self._size} bytes")
                 action(self)
         except pickle._Stop as stop:  # type: ignore[attr-defined]  # noqa: SLF001
             return stop.value
@@ -275,7 +236,13 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
         if self._num_tuple_keys > MAX_TUPLE_KEYS:
             _refuse(f"more than {MAX_TUPLE_KEYS} tuples as dictionary keys")
 
-    # Bytes whose length is claimed before they are there ---------------------------------------------
+    # Sizes that are claimed ----------------------------------------------------------------------
+
+    def push_long_integer(self) -> None:
+        (size,) = struct.unpack("<i", self.read(4))
+        if not 0 <= size <= MAX_INTEGER_BYTES:
+            _refuse(f"an integer of {size} bytes")
+        self.append(int.from_bytes(self.read(size), "little", signed=True))
 
     def push_bytearray(self) -> None:
         (size,) = struct.unpack("<Q", self.read(8))
@@ -298,52 +265,21 @@ _SET = Global("builtins", "set")
 _FROZENSET = Global("builtins", "frozenset")
 
 _HARMLESS = (
-    "PROTO",
-    "FRAME",
-    "STOP",
-    "MARK",
-    "POP",
-    "POP_MARK",
-    "DUP",
-    "NONE",
-    "NEWTRUE",
-    "NEWFALSE",
-    "INT",
-    "BININT",
-    "BININT1",
-    "BININT2",
-    "LONG",
-    "LONG1",
-    "LONG4",
-    "FLOAT",
-    "BINFLOAT",
-    "STRING",
-    "BINSTRING",
-    "SHORT_BINSTRING",
-    "BINBYTES",
-    "SHORT_BINBYTES",
-    "BINBYTES8",
-    "UNICODE",
-    "BINUNICODE",
-    "SHORT_BINUNICODE",
-    "BINUNICODE8",
-    "TUPLE",
-    "EMPTY_TUPLE",
-    "TUPLE1",
-    "TUPLE2",
-    "TUPLE3",
-    "EMPTY_LIST",
-    "LIST",
-    "EMPTY_DICT",
-    "GET",
-    "BINGET",
-    "LONG_BINGET",
-    "PUT",
-    "BINPUT",
-    "LONG_BINPUT",
-    "MEMOIZE",
-)
+    "PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "DUP", "NONE", "NEWTRUE", "NEWFALSE",
+    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "FLOAT", "BINFLOAT",
+    "STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
+    "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
+    "TUPLE", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST", "LIST", "EMPTY_DICT",
+    "GET", "BINGET", "LONG_BINGET", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE",
+)  # fmt: skip
 """Opcodes of the standard machine that only push, pop and remember plain values."""
+
+
+_OBJECTS = (
+    "MARK", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "LIST", "EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET",
+    "BINPERSID", "REDUCE", "NEWOBJ", "NEWOBJ_EX", "OBJ",
+)  # fmt: skip
+"""Opcodes of one byte that make a container or a stub; those of more bytes limit themselves."""
 
 
 def _code(name: str) -> int:
@@ -370,6 +306,7 @@ _OURS: Mapping[str, Callable[[_Machine], None]] = {
     "SETITEM": _Machine.set_one,
     "SETITEMS": _Machine.set_many,
     "DICT": _Machine.push_dict,
+    "LONG4": _Machine.push_long_integer,
     "BYTEARRAY8": _Machine.push_bytearray,
 }
 
@@ -378,3 +315,5 @@ _DISPATCH: Mapping[int, Callable[[Any], None]] = {
     **{_code(name): action for name, action in _OURS.items()},
 }
 """By opcode; what is not here (extension registry, out-of-band buffers) is refused."""
+
+_OBJECT_CODES: Final = frozenset(map(_code, _OBJECTS))

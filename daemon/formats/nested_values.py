@@ -13,13 +13,13 @@ from typing import Any
 
 from foreshock.daemon.errors import UnsupportedCheckpoint
 from foreshock.daemon.formats.base import checked_tensor_name
-from foreshock.daemon.formats.inert_pickle import Stub
+from foreshock.daemon.formats.inert_values import Stub
 from foreshock.daemon.formats.quoting import shown
 from foreshock.daemon.formats.torch_zip import Refused, TensorRef
 
 MAX_NESTING = 12
 MAX_TENSORS = 1_000_000
-MAX_PATH_CHARACTERS = 64 << 20
+MAX_PATH_CHARACTERS = 32 << 20
 """Of all paths in one file together: a deep path costs its length for every tensor below it."""
 
 MAX_PLAIN_NESTING = 4

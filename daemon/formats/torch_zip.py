@@ -23,14 +23,8 @@ from foreshock.daemon.formats.base import (
     span_of,
 )
 from foreshock.daemon.formats.files import Files
-from foreshock.daemon.formats.inert_pickle import (
-    MAX_PICKLE_BYTES,
-    Global,
-    Reducer,
-    Reference,
-    Stub,
-    load,
-)
+from foreshock.daemon.formats.inert_pickle import MAX_PICKLE_BYTES, Reducer, load
+from foreshock.daemon.formats.inert_values import Global, Reference, Stub
 from foreshock.daemon.formats.quoting import shown
 from foreshock.daemon.formats.zip_directory import Archive, read_archive
 

@@ -1,4 +1,4 @@
-"""The score operator M = W_qᵀ W_k of every head, and how it changes, without ever forming it.
+"""The score operator W_qᵀ W_k of every head, and how it changes, without ever forming it.
 
 With the updates ΔW_q and ΔW_k of a head, whose weights are (D, M),
 
@@ -11,7 +11,7 @@ an update of 1e-7 of its weight as exact as the weight; T keeps Δ1 free of any 
 
 The Gram matrix of [W_k; ΔW_k] is computed once per key head and serves its G consecutive query heads.
 
-Rotary positions act between W_qᵀ and W_k; M is the operator of tokens at distance 0.
+Rotary positions act between W_qᵀ and W_k; this is the operator of two tokens at distance 0.
 
 Source: arXiv:2606.28116 §3.2 for Δ1, Δ2 and Δ3; the compressed core is ours.
 """
@@ -25,7 +25,6 @@ import torch
 from torch import Tensor
 
 from foreshock.daemon.linalg.eigenvalues import eigenvalues, refuse_nonfinite, square_root
-from foreshock.daemon.linalg.spectrum import chunks_of_heads
 from foreshock.daemon.linalg.stored import MAX_ELEMENTS, Stored, or_one, vector_norms
 
 Products = tuple[tuple[int, int], tuple[int, int]]
@@ -85,13 +84,13 @@ def score_norms(
     dtype: torch.dtype = torch.float64,
     max_elements: int = MAX_ELEMENTS,
 ) -> Tensor:
-    """σ₁(W_qᵀ W_k) of every query head, (H,).
+    """σ₁(W_qᵀ W_k) of every query head, (H,); 0 where either weight is zero or has no elements.
 
     Raises:
         NumericalError: as for `qk_increment`.
     """
     pairs = _pairs((q_HDM,), (k_KDM,), dtype, max_elements)
-    return torch.cat([_product(queries, keys)[:, 0] for queries, keys in pairs])
+    return torch.cat([_product(queries, keys)[:, :1].sum(-1) for queries, keys in pairs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,7 @@ def _pairs(
 
 
 def _chunks(stored: tuple[Stored, ...], dtype: torch.dtype, max_elements: int) -> Iterator[_Blocks]:
-    chunks = (chunks_of_heads(each, max_elements // len(stored)) for each in stored)
+    chunks = (each.heads(max_elements // len(stored)) for each in stored)
     for blocks in zip(*chunks, strict=True):
         units, norms = zip(*(_unit(block.dense(dtype)) for block in blocks), strict=True)
         stacked = torch.cat(units, dim=1)
@@ -161,7 +160,7 @@ def _sum_of_products(left: _Blocks, left_root: Tensor, right: _Blocks, products:
     largest = factors.amax((1, 2))
     transform = factors / or_one(largest)[:, None, None]
     head_dim = right.gram.shape[-1] // 2
-    by_block = right.gram.reshape(-1, 2, head_dim, 2, head_dim)
+    by_block = right.gram.reshape(len(right.gram), 2, head_dim, 2, head_dim)
     mixed = torch.einsum("hij,hjakb,hlk->hialb", transform, by_block, transform)
     sigma = _core_singular_values(left.gram, left_root, mixed.flatten(3, 4).flatten(1, 2))
     return largest[:, None] * sigma[:, : left.rank]
@@ -179,6 +178,8 @@ def _core_singular_values(left_gram: Tensor, left_root: Tensor, right_gram: Tens
     Both are scaled to the order of 1, so that their rounding errors are known: a product whose energy is
     not above them has cancelled, and counts as zero.
     """
+    if not left_gram.numel():
+        return left_gram.new_zeros(left_gram.shape[:-1])
     largest_left = left_root.square().sum(-2).amax(-1)
     bound = or_one(largest_left * torch.linalg.matrix_norm(right_gram))
     energy = (left_gram * right_gram).sum((1, 2)) / bound

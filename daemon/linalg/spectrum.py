@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -71,16 +70,8 @@ def headwise_singular_values(
     Raises:
         NumericalError: as for `singular_values`.
     """
-    parts = [singular_values(part.dense(dtype)) for part in chunks_of_heads(heads_HRC, max_elements)]
+    parts = [singular_values(part.dense(dtype)) for part in heads_HRC.heads(max_elements)]
     return torch.cat(parts)
-
-
-def chunks_of_heads(heads_HRC: Stored, max_elements: int) -> Iterator[Stored]:
-    """Consecutive heads, as many at a time as `max_elements` holds, but at least one."""
-    num_heads, num_rows, num_columns = heads_HRC.shape
-    size = max(1, max_elements // max(1, num_rows * num_columns))
-    for start in range(0, num_heads, size):
-        yield heads_HRC[start : start + size]
 
 
 @dataclass(frozen=True, slots=True)

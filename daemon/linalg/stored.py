@@ -58,6 +58,13 @@ class Stored:
         for part in (slice(None, half), slice(half, None)):
             yield from self[(*[slice(None)] * axis, part)].blocks(max_elements)
 
+    def heads(self, max_elements: int = MAX_ELEMENTS) -> Iterator[Stored]:
+        """Consecutive heads of (H, R, C), as many at a time as `max_elements` holds, but at least one."""
+        num_heads, num_rows, num_columns = self.shape
+        size = max(1, max_elements // max(1, num_rows * num_columns))
+        for start in range(0, num_heads, size):
+            yield self[start : start + size]
+
     def split_rows(self, num_heads: int) -> Stored:
         """A view of shape (H, R / H, C): consecutive rows belong to one head."""
         num_rows, num_columns = self.shape

@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 MAX_REASON_CHARACTERS = 2000
 
+RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 20)}
+"""glibc otherwise keeps freed tensors of up to 32 MiB for itself: a fifth of the peak on a large model."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
@@ -249,7 +252,7 @@ class Observer:
 def measuring_worker(settings: Settings) -> Worker:
     """The process that computes, kept away from every GPU that was not named."""
     threads = str(settings.threads)
-    environment = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    environment = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **RETURN_MEMORY}
     if settings.device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""
     return Worker("measure", (threads,), environment=environment)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from foreshock.daemon.errors import CorruptCheckpoint
 from foreshock.daemon.formats import inert_pickle
-from foreshock.daemon.formats.inert_pickle import Global, Reference, Stub, load
+from foreshock.daemon.formats.inert_pickle import load
+from foreshock.daemon.formats.inert_values import Global, Reference, Stub
 from tests.writers.raw_pickle import call, integer, integers, mapping, named, program, recall, remember, text
 
 keys = st.text(max_size=4) | st.integers(-(1 << 59), 1 << 59) | st.none() | st.booleans()
@@ -177,6 +178,22 @@ def test_opcodes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         load(program(pickle.NONE * 20), where="test")
 
 
+def test_objects_are_counted_against_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inert_pickle, "FREE_OBJECTS", 3)
+    assert load(program(pickle.EMPTY_LIST * 3, pickle.APPEND * 2), where="test") == [[[]]]
+    with pytest.raises(CorruptCheckpoint, match="too many objects for its 43 bytes"):
+        load(program(pickle.EMPTY_LIST * 40), where="test")
+
+
+@given(value=plain, protocol=st.sampled_from([2, 4, 5]))
+def test_an_honest_pickle_never_has_too_many_objects(value: Any, protocol: int) -> None:
+    many = [value, [], {}, [[]], ({},), (), ((),), (1, 2, 3, 4), {1: 2, 3: 4}] * 5
+    copies = [pickle.loads(pickle.dumps(each)) for each in many]  # nothing shared
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inert_pickle, "FREE_OBJECTS", 0)
+        assert len(load(pickle.dumps(copies, protocol), where="test")) == len(copies)
+
+
 def test_bytes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inert_pickle, "MAX_PICKLE_BYTES", 10)
     with pytest.raises(CorruptCheckpoint, match="a pickle of 23 bytes, the limit is 10"):
@@ -217,6 +234,7 @@ def test_what_follows_the_end_is_ignored() -> None:
         b"S'open\n.",
         b"\x8b\xff\xff\xff\xff.",
         b"\x8a\x01",
+        b"\x8b\x01\x10\x00\x00" + b"x" * 4097 + b".",
         b"I" + b"9" * 5000 + b"\n.",
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from foreshock.daemon.errors import CorruptCheckpoint, UnsupportedCheckpoint
 from foreshock.daemon.formats import nested_values
-from foreshock.daemon.formats.inert_pickle import Stub
+from foreshock.daemon.formats.inert_values import Stub
 from foreshock.daemon.formats.nested_values import plain_values, walk_tensors
 from foreshock.daemon.formats.torch_zip import Refused, TensorRef
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from foreshock.daemon.formats.inert_pickle import Global, Stub
+from foreshock.daemon.formats.inert_values import Global, Stub
 from foreshock.daemon.formats.quoting import shown
 
 

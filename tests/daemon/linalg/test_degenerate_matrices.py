@@ -44,7 +44,7 @@ NONFINITE = {
     "all NaN": torch.full((4, 6), math.nan),
     "all Inf": torch.full((4, 6), math.inf),
     "all −Inf": torch.full((4, 6), -math.inf),
-    "one Inf": torch.eye(3).masked_fill(torch.eye(3).bool(), 1).index_fill(0, torch.tensor([0]), math.inf),
+    "one Inf": torch.diag(torch.tensor([math.inf, 1.0, 1.0])),
     "one NaN": torch.tensor([[1.0, 2.0], [math.nan, 3.0]]),
 }
 DECOMPOSING: dict[str, Callable[[Tensor], object]] = {

@@ -52,7 +52,8 @@ def test_scaling_a_matrix_scales_its_norms_and_leaves_its_ranks(
 @given(seeds, sizes, sizes)
 def test_ranks_lie_between_one_and_the_smaller_side(seed: int, rows: int, columns: int) -> None:
     (found,) = spectra(singular_values(draw(seed, rows, columns)).unsqueeze(0))
-    assert found.stable_rank is not None and found.effective_rank is not None
+    assert found.stable_rank is not None
+    assert found.effective_rank is not None
     assert 1 <= found.stable_rank <= found.effective_rank * (1 + 1e-9)
     assert found.effective_rank <= min(rows, columns) * (1 + 1e-9)
 
@@ -98,6 +99,7 @@ def test_router_geometry_ignores_rotation_scale_and_order(
     changed = scale * rows[order] @ rotation(seed, width)
     torch.testing.assert_close(conditioning(changed), conditioning(rows), rtol=1e-8, atol=0)
     ours, theirs = similarity(changed), similarity(rows)
-    assert ours is not None and theirs is not None
+    assert ours is not None
+    assert theirs is not None
     torch.testing.assert_close(ours.mean, theirs.mean, rtol=0, atol=1e-9)
     torch.testing.assert_close(ours.largest, theirs.largest, rtol=0, atol=1e-9)

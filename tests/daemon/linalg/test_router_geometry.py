@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from foreshock.daemon.linalg import conditioning, isotropic_entropy, row_norms, similarity
 
 Gaussian = Callable[..., Tensor]
+Scoring = Literal["softmax", "sigmoid"]
 
 
 def test_orthogonal_unit_rows_have_conditioning_root_of_experts_less_one() -> None:
@@ -25,8 +27,10 @@ def test_identical_rows_have_conditioning_zero_and_similarity_one(gaussian: Gaus
     assert conditioning(rows) == pytest.approx(0, abs=1e-14)
     found = similarity(rows)
     assert found is not None
-    assert found.mean == pytest.approx(1) and found.largest == pytest.approx(1)
-    assert found.mean <= 1 and found.largest <= 1
+    assert found.mean == pytest.approx(1)
+    assert found.largest == pytest.approx(1)
+    assert found.mean <= 1
+    assert found.largest <= 1
 
 
 @pytest.mark.parametrize("spread", [0.05, 0.2, 0.6])
@@ -79,8 +83,8 @@ def test_row_norms_are_those_of_the_experts() -> None:
 
 
 @pytest.mark.parametrize("scoring", ["softmax", "sigmoid"])
-def test_a_zero_router_is_undecided(scoring: str) -> None:
-    assert isotropic_entropy(torch.zeros(8, 16).double(), scoring) == pytest.approx(math.log(8))  # type: ignore[arg-type]
+def test_a_zero_router_is_undecided(scoring: Scoring) -> None:
+    assert isotropic_entropy(torch.zeros(8, 16).double(), scoring) == pytest.approx(math.log(8))
 
 
 def test_small_logits_follow_their_expansion(gaussian: Gaussian) -> None:
@@ -106,8 +110,8 @@ def test_a_common_part_of_all_rows_does_not_change_softmax_entropy(gaussian: Gau
 
 @pytest.mark.parametrize("scoring", ["softmax", "sigmoid"])
 @pytest.mark.parametrize("size", [1.0, 1e3, 1e20, 1e100])
-def test_entropy_of_huge_logits_stays_in_its_range(gaussian: Gaussian, size: float, scoring: str) -> None:
-    found = isotropic_entropy(size * gaussian(8, 32), scoring)  # type: ignore[arg-type]
+def test_entropy_of_huge_logits_stays_in_its_range(gaussian: Gaussian, size: float, scoring: Scoring) -> None:
+    found = isotropic_entropy(size * gaussian(8, 32), scoring)
     assert 0 <= found <= math.log(8)
     if size >= 1e20 and scoring == "softmax":
         assert found == pytest.approx(0, abs=1e-12)

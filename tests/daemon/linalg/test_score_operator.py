@@ -15,7 +15,13 @@ Gaussian = Callable[..., Tensor]
 
 
 def increment(
-    q: Tensor, dq: Tensor, k: Tensor, dk: Tensor, dtype: torch.dtype = torch.float64, limit: int = 1 << 20
+    q: Tensor,
+    dq: Tensor,
+    k: Tensor,
+    dk: Tensor,
+    *,
+    dtype: torch.dtype = torch.float64,
+    limit: int = 1 << 20,
 ) -> QKIncrement:
     return qk_increment((Stored(q), Stored(dq)), (Stored(k), Stored(dk)), dtype, limit)
 
@@ -60,7 +66,7 @@ def test_increments_agree_with_dense_ones_down_to_the_smallest_updates(
     gaussian: Gaussian, size: float, dtype: torch.dtype, rtol: float
 ) -> None:
     weights = (gaussian(3, 8, 40), size * gaussian(3, 8, 40), gaussian(3, 8, 40), size * gaussian(3, 8, 40))
-    assert_same_singular_values(increment(*weights, dtype), dense(*weights), rtol)
+    assert_same_singular_values(increment(*weights, dtype=dtype), dense(*weights), rtol)
 
 
 @pytest.mark.parametrize(("q_size", "k_size"), [(1e-7, 1e-2), (1e-2, 1e-7)])
@@ -146,7 +152,9 @@ def test_with_one_side_frozen_the_first_order_is_everything(gaussian: Gaussian, 
 def test_without_any_update_all_increments_are_exactly_zero(gaussian: Gaussian) -> None:
     q, k = gaussian(2, 6, 30), gaussian(2, 6, 30)
     found = increment(q, torch.zeros_like(q), k, torch.zeros_like(k))
-    assert not found.total.any() and not found.first_order.any() and not found.second_order.any()
+    assert not found.total.any()
+    assert not found.first_order.any()
+    assert not found.second_order.any()
 
 
 def test_growth_out_of_zero_weights_is_all_of_second_order(gaussian: Gaussian) -> None:
@@ -175,7 +183,8 @@ def test_heads_wider_than_the_model_have_the_models_rank(gaussian: Gaussian) -> 
 def test_two_blocks_wider_than_the_model_have_the_models_rank(gaussian: Gaussian) -> None:
     weights = (gaussian(2, 8, 12), gaussian(2, 8, 12), gaussian(2, 8, 12), gaussian(2, 8, 12))
     found = increment(*weights)
-    assert found.total.shape == (2, 12) and found.second_order.shape == (2, 8)
+    assert found.total.shape == (2, 12)
+    assert found.second_order.shape == (2, 8)
     assert_same_singular_values(found, dense(*weights), 1e-9)
 
 

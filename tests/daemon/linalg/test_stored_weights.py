@@ -100,13 +100,14 @@ def test_the_cosine_of_a_direction_with_itself_is_exactly_in_range(gaussian: Cal
     for _ in range(20):
         weight = Stored(gaussian(7, 13))
         value, opposite = cosine(weight, weight), cosine(weight, Stored(-weight.tensor))
-        assert value == pytest.approx(1) and value <= 1
-        assert opposite == pytest.approx(-1) and opposite >= -1
+        assert value == pytest.approx(1)
+        assert value <= 1
+        assert opposite == pytest.approx(-1)
+        assert opposite >= -1
 
 
 def test_the_cosine_of_tiny_updates_is_not_lost() -> None:
-    tiny, huge = torch.full((2, 2), 1e-200).double(), torch.full((2, 2), 1e200).double()
-    tiny, huge = torch.full_like(tiny, 1e-200), torch.full_like(huge, 1e200)
+    tiny, huge = (torch.full((2, 2), size, dtype=torch.float64) for size in (1e-200, 1e200))
     assert cosine(Stored(tiny), Stored(huge)) == pytest.approx(1)
 
 
