@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import shutil
 import signal
 import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from foreshock.storage.store import Store
 from tests.daemon.watch.watching import Job, Watcher
@@ -174,3 +177,35 @@ def test_a_second_signal_ends_at_once(job: Job, watcher: Watcher) -> None:
     watcher.send(signal.SIGTERM)
     watcher.send(signal.SIGTERM)
     assert watcher.ended(2) in {0, 128 + signal.SIGTERM}
+
+
+class Payload:
+    """Runs a command in whoever unpickles it."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (f"touch {self.marker}",)
+
+
+def test_malicious_checkpoints_execute_nothing(job: Job, watcher: Watcher, tmp_path: Path) -> None:
+    marker = tmp_path / "PWNED"
+    job.save(10)
+    evil = {"model": job.weights, "step": Payload(marker)}
+    for name in ("ckpt_20.pt", "epoch=0-step=30.ckpt"):
+        torch.save(evil, job.root / name)
+    for name, content in (("pytorch_model.bin", None), (".metadata", pickle.dumps(Payload(marker)))):
+        directory = job.root / f"checkpoint-{40 if content is None else 50}"
+        directory.mkdir()
+        if content is None:
+            torch.save(evil, directory / name)
+        else:
+            (directory / name).write_bytes(content)
+            (directory / "__0_0.distcp").write_bytes(content)
+    watcher.start()
+    watcher.wait_for(measured=4, quarantined=1)  # the weights beside the payload are sound, the index is not
+    assert watcher.stop() == 0
+    assert not marker.exists()
+    assert pickle.loads(pickle.dumps(Payload(marker))) == 0
+    assert marker.exists()  # so the payload would have worked

@@ -1,0 +1,116 @@
+"""What the README says is true: its commands run, its settings are the defaults, its names exist."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from foreshock.api.app import create_app
+from foreshock.api.server import ApiServer
+from foreshock.daemon.config import Settings
+from foreshock.daemon.monitors import CATALOGUE
+from foreshock.daemon.pipeline.training_log import METRICS
+from foreshock.storage.store import Store
+from tests.daemon.cli.test_command_line import foreshock
+from tests.daemon.watch.watching import Job
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+NEEDS_A_VALUE = {"token", "token_file", "heads", "kv_heads", "head_dim", "model_config_file"}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = (line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines())
+    return [line for line in lines if line]
+
+
+def test_every_make_target_it_names_exists() -> None:
+    targets = {line.split()[1] for line in commands() if line.startswith("make ")}
+    targets |= set(re.findall(r"`make ([a-z-]+)", README))
+    assert {"watch", "demo", "test", "check"} <= targets
+    for target in targets:
+        done = subprocess.run(
+            ["make", "--dry-run", target, "CHECKPOINTS=x"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", sorted({words.split()[0] for words in re.findall(r"`foreshock ([a-z ]+)", README)})
+)
+def test_every_command_it_names_exists(command: str) -> None:
+    assert foreshock(command, "--help").returncode == 0
+
+
+def test_its_settings_are_all_there_are_and_the_defaults() -> None:
+    (text,) = blocks("toml")
+    told = tomllib.loads(text)
+    told.pop("token_file")
+    defaults = Settings().model_dump()
+    assert set(told) == set(defaults) - NEEDS_A_VALUE
+    told["state_dir"] = Path(told["state_dir"]).expanduser()
+    told["lags"] = tuple(told["lags"])
+    defaults["state_dir"] = Path("~/.local/state/foreshock").expanduser()
+    assert told == {key: defaults[key] for key in told}
+
+
+def test_every_metric_it_names_is_measured() -> None:
+    names = {metric.name for metric in (*CATALOGUE, *METRICS)}
+    families = {name.split(".")[0] for name in names}
+    table = README.split("## What it measures")[1].split("##")[0]
+    for metric in re.findall(r"`((?:update|weight|qk\w*|router|training)\.[a-z_*]+)`", table):
+        family, quantity = metric.split(".")
+        if quantity == "*":
+            assert family in families
+        else:
+            assert metric in names
+
+
+def test_the_files_it_points_to_exist() -> None:
+    for path in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / path).exists(), path
+    for path in re.findall(r"`((?:daemon|api|storage|deploy|\.ci)/[\w./]+)`", README):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[int]:
+    job = Job(tmp_path / "run")
+    for step in (10, 20):
+        job.save(step)
+    assert foreshock("measure", job.root, state=tmp_path / "state").returncode == 0
+    with Store.open(f"sqlite:///{tmp_path}/state/foreshock.sqlite", migrate=False, read_only=True) as store:
+        server = ApiServer(create_app(store, version="0"), "127.0.0.1", 0)
+        port = server.start()
+        yield port
+        server.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_its_curl_commands_answer(served: int) -> None:
+    curls = [line for line in commands() if line.startswith("curl ")]
+    assert curls
+    for line in curls:
+        done = subprocess.run(
+            ["bash", "-c", line.replace("curl -s", "curl -sf").replace(":8742", f":{served}")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, line
+        assert len(done.stdout) > 2, line
