@@ -99,17 +99,15 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
     pop_mark: Callable[[], list[Any]]  # of the base class, unknown to type checkers
 
     def __init__(self, data: bytes | bytearray, reducers: Mapping[str, Reducer]) -> None:
-        super().__init__(io.BytesIO(data), encoding="utf-8", errors="surrogateescape")
+        file = io.BytesIO(data)
+        super().__init__(file, encoding="utf-8", errors="surrogateescape")
+        self.read, self.readline = file.read, file.readline  # past the frames, which say nothing here
         self._size = len(data)
         self._reducers = reducers
         self._num_tuple_keys = 0
 
     def load(self) -> Any:
         """Run until STOP, counting opcodes."""
-        self._unframer = pickle._Unframer(self._file_read, self._file_readline)  # type: ignore[attr-defined]  # noqa: SLF001
-        self.read = self._unframer.read
-        self.readinto = self._unframer.readinto
-        self.readline = self._unframer.readline
         self.metastack: list[list[Any]] = []
         self.stack: list[Any] = []
         self.append = self.stack.append
@@ -236,7 +234,10 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
         if self._num_tuple_keys > MAX_TUPLE_KEYS:
             _refuse(f"more than {MAX_TUPLE_KEYS} tuples as dictionary keys")
 
-    # Sizes that are claimed ----------------------------------------------------------------------
+    # Sizes that are claimed, and need not be true --------------------------------------------------------------------
+
+    def skip_frame_size(self) -> None:
+        self.read(8)
 
     def push_long_integer(self) -> None:
         (size,) = struct.unpack("<i", self.read(4))
@@ -265,7 +266,7 @@ _SET = Global("builtins", "set")
 _FROZENSET = Global("builtins", "frozenset")
 
 _HARMLESS = (
-    "PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "DUP", "NONE", "NEWTRUE", "NEWFALSE",
+    "PROTO", "STOP", "MARK", "POP", "POP_MARK", "DUP", "NONE", "NEWTRUE", "NEWFALSE",
     "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "FLOAT", "BINFLOAT",
     "STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
     "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
@@ -306,6 +307,7 @@ _OURS: Mapping[str, Callable[[_Machine], None]] = {
     "SETITEM": _Machine.set_one,
     "SETITEMS": _Machine.set_many,
     "DICT": _Machine.push_dict,
+    "FRAME": _Machine.skip_frame_size,
     "LONG4": _Machine.push_long_integer,
     "BYTEARRAY8": _Machine.push_bytearray,
 }

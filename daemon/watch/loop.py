@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -32,12 +33,15 @@ class Loop:
     on_measurement: Callable[[Measurement], None] = lambda _measurement: None
     job_ended: Callable[[], bool] = lambda: False
     last_error: str = ""
+    _backlog: int = 0
+    _reported: float = -math.inf
     _stopping: threading.Event = field(default_factory=threading.Event)
     _wake: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
         """Go on until `stop`; returns when the work in hand was laid down safely."""
         self.observer.on_wake = self._wake.set
+        self.observer.on_wait = self._keep_reporting
         try:
             self._settle_in()
             while not self._stopping.is_set():
@@ -98,7 +102,13 @@ class Loop:
         self._wake.wait(soon if waiting else settings.interval_seconds)
         self._wake.clear()
 
+    def _keep_reporting(self) -> None:
+        """While a long measurement runs, say every interval that we are alive."""
+        if time.monotonic() - self._reported >= self.observer.settings.interval_seconds:
+            self._report(self._backlog)
+
     def _report(self, backlog: int) -> None:
+        self._backlog, self._reported = backlog, time.monotonic()
         observer = self.observer
         ledger = observer.ledger
         detail = {
@@ -110,7 +120,6 @@ class Loop:
             "counts": {state.value: ledger.count(state) for state in CheckpointState},
             "ignored": list(observer.ignored[:20]),
             "last_error": self.last_error,
-            "monotonic": time.monotonic(),
         }
         status = Status(f"watch:{observer.run.name}", datetime.now(UTC), not self.last_error, detail)
         try:

@@ -50,6 +50,7 @@ class Observer:
 
     Attributes:
         on_progress: called with (layers done, layers in all) while a checkpoint is measured.
+        on_wait: called every few seconds while a reading process is at work.
         on_wake: called, in another thread, when the filesystem says that something happened.
         caching: whether to keep the tensors that later differences need.
     """
@@ -62,6 +63,7 @@ class Observer:
     caching: bool = True
     settle_seconds: float | None = None
     on_progress: Callable[[Entry, int, int], None] = lambda _entry, _done, _total: None
+    on_wait: Callable[[], None] = lambda: None
     on_wake: Callable[[], None] = lambda: None
     ledger: Ledger = field(init=False)
     watch_mode: str = "polling"
@@ -92,7 +94,9 @@ class Observer:
             WorkerError: the scanning process died or hung.
         """
         request = {"known": {name: _fields(known) for name, known in self.ledger.known().items()}}
-        *_, answer = self._scanner.ask(request, silence_seconds=self.settings.silence_seconds)
+        *_, answer = self._scanner.ask(
+            request, silence_seconds=self.settings.silence_seconds, on_wait=self.on_wait
+        )
         scan = _scan(answer["scan"])
         self.watch_mode, self.ignored, self.root_error = answer["mode"], scan.ignored, scan.root_error
         return self.ledger.take(scan)
@@ -138,7 +142,9 @@ class Observer:
     def _ask(self, entry: Entry) -> tuple[tuple[Sample, ...], Message]:
         request = {"ask": "measure", "request": self._request(entry).to_json()}
         samples: list[Sample] = []
-        for message in self._measurer.ask(request, silence_seconds=self.settings.silence_seconds):
+        silence = self.settings.silence_seconds
+        for message in self._measurer.ask(request, silence_seconds=silence, on_wait=self.on_wait):
+            self.on_wait()
             if message["type"] == "samples":
                 samples.extend(map(unpack_sample, message["samples"]))
             elif message["type"] == "progress":

@@ -27,6 +27,7 @@ _END: Message = {"type": "end"}
 FINAL = frozenset({"result", "failure"})
 """Message types that answer a request; all others come before."""
 
+WAIT_SECONDS = 2.0
 MAX_STUCK = 2
 """So many processes may hang on a dead mount before no further one is started."""
 
@@ -67,11 +68,14 @@ class Worker:
         """Of the running process, None while there is none."""
         return self._process.pid if self._process else None
 
-    def ask(self, request: Message, *, silence_seconds: float) -> Iterator[Message]:
+    def ask(
+        self, request: Message, *, silence_seconds: float, on_wait: Callable[[], None] = lambda: None
+    ) -> Iterator[Message]:
         """Send a request and yield its messages; the last has type `result` or `failure`.
 
         Args:
             silence_seconds: so long the process may say nothing before it is given up as hung.
+            on_wait: called every few seconds while it says nothing.
 
         Raises:
             WorkerError: it died, hung or broke the protocol; it is gone, the next request starts another.
@@ -80,13 +84,7 @@ class Worker:
         self._ensure_started()
         self._send(request)
         while True:
-            try:
-                message = self._messages.get(timeout=silence_seconds)
-            except queue.Empty:
-                self.kill()
-                raise WorkerError(
-                    f"the {self._role} process said nothing for {silence_seconds:.0f} s (a hung mount?)"
-                ) from None
+            message = self._next_message(silence_seconds, on_wait)
             if message is _END:
                 code = self._reap()
                 raise WorkerError(f"the {self._role} process died ({_cause(code)})")
@@ -96,6 +94,20 @@ class Worker:
             yield message
             if message["type"] in FINAL:
                 return
+
+    def _next_message(self, silence_seconds: float, on_wait: Callable[[], None]) -> Message:
+        waited = 0.0
+        while waited < silence_seconds:
+            slice_seconds = min(WAIT_SECONDS, silence_seconds - waited)
+            try:
+                return self._messages.get(timeout=slice_seconds)
+            except queue.Empty:
+                waited += slice_seconds
+                on_wait()
+        self.kill()
+        raise WorkerError(
+            f"the {self._role} process said nothing for {silence_seconds:.0f} s (a hung mount?)"
+        )
 
     def interrupt(self) -> None:
         """Make the request in progress, or the next one, raise `Interrupted`; from any thread."""

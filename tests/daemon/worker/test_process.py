@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from foreshock.daemon.errors import WorkerError
+from foreshock.daemon.worker import process
 from foreshock.daemon.worker.process import Interrupted, Message, Worker
 
 SECONDS = 60.0
@@ -66,6 +67,18 @@ def test_a_process_that_hangs_is_given_up_after_the_silence_allowed(scanner: Wor
     assert scan(scanner)["type"] == "result"
 
 
+def test_while_a_process_is_silent_the_caller_is_not(
+    scanner: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "WAIT_SECONDS", 0.05)
+    scan(scanner)
+    os.kill(pid_of(scanner), signal.SIGSTOP)
+    waits: list[None] = []
+    with pytest.raises(WorkerError, match="said nothing"):
+        list(scanner.ask({"known": {}}, silence_seconds=0.5, on_wait=lambda: waits.append(None)))
+    assert len(waits) == 10
+
+
 def test_an_interrupt_ends_a_request_in_progress(scanner: Worker) -> None:
     scan(scanner)
     os.kill(pid_of(scanner), signal.SIGSTOP)
@@ -114,7 +127,8 @@ def test_a_directory_made_again_wakes_us_too(tmp_path: Path) -> None:
 def test_a_process_does_not_outlive_its_parent(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
-        "from foreshock.daemon.worker.process import Worker\n"
+        "from foreshock.daemon.worker import process
+from foreshock.daemon.worker.process import Worker\n"
         f"worker = Worker('scan', ({str(tmp_path)!r}, '0'))\n"
         "list(worker.ask({'known': {}}, silence_seconds=60))\n"
         "print(worker.pid, flush=True)\n"
