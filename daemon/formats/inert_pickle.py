@@ -3,7 +3,7 @@
 The stack machine is the standard library's pure-Python one (the C one allocates what a file merely
 claims). Every opcode that names, calls or mutates an object is replaced; budgets bound bytes, opcodes and
 objects, and no opcode copies or hashes more than a few values, so that time and memory grow with the bytes
-of the pickle alone: some 50 bytes for each, 100 where it only remembers. What remains of a global is its
+of the pickle alone: 50 to 100 bytes for each. What remains of a global is its
 name, `Global("torch", "float32")`; of a call, the stub `Stub(callable, args, state)`. Values may share parts
 and contain themselves: who walks them must count.
 """
@@ -234,7 +234,7 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
         if self._num_tuple_keys > MAX_TUPLE_KEYS:
             _refuse(f"more than {MAX_TUPLE_KEYS} tuples as dictionary keys")
 
-    # Sizes that are claimed, and need not be true --------------------------------------------------------------------
+    # Sizes that are claimed, and need not be true ----------------------------------------------------
 
     def skip_frame_size(self) -> None:
         self.read(8)

@@ -127,8 +127,7 @@ def test_a_directory_made_again_wakes_us_too(tmp_path: Path) -> None:
 def test_a_process_does_not_outlive_its_parent(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
-        "from foreshock.daemon.worker import process
-from foreshock.daemon.worker.process import Worker\n"
+        "from foreshock.daemon.worker.process import Worker\n"
         f"worker = Worker('scan', ({str(tmp_path)!r}, '0'))\n"
         "list(worker.ask({'known': {}}, silence_seconds=60))\n"
         "print(worker.pid, flush=True)\n"
