@@ -52,7 +52,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 @contextmanager
 def _collector_at_rest() -> Iterator[None]:
-    """A header may become millions of objects, none of them garbage: looking for it takes a third of the time."""
+    """Headers may become millions of objects; looking for garbage among them takes a third of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

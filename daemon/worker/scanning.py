@@ -23,12 +23,16 @@ log = logging.getLogger(__name__)
 class _Waker(FileSystemEventHandler):
     """Says that something happened, at most once between two scans."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, root: Path, channel: Channel) -> None:
+        self._root = str(root)
         self._channel = channel
         self.asleep = threading.Event()
+        self.root_gone = threading.Event()
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Any event but those that reading causes."""
+        if event.event_type in {"deleted", "moved"} and event.src_path == self._root:
+            self.root_gone.set()  # its successor may have the same inode number
         if event.event_type in {"opened", "closed_no_write"} or not self.asleep.is_set():
             return
         self.asleep.clear()
@@ -40,7 +44,7 @@ class Events:
 
     def __init__(self, root: Path, channel: Channel) -> None:
         self._root = root
-        self._waker = _Waker(channel)
+        self._waker = _Waker(root, channel)
         self._observer: BaseObserver | None = None
         self._watched: tuple[int, int] | None = None
         self.mode = "polling"
@@ -48,12 +52,19 @@ class Events:
     def rearm(self) -> None:
         """Watch the directory that is there now; called before every scan."""
         identity = _identity(self._root)
-        if identity != self._watched:
+        if identity != self._watched or self._blind():
             self.close()
             self._watched = identity
             if identity is not None:
                 self._arm()
         self._waker.asleep.set()
+
+    def _blind(self) -> bool:
+        """Whether what was watched is gone, or the watching threads died."""
+        if self._observer is None:
+            return False
+        alive = self._observer.is_alive() and all(each.is_alive() for each in self._observer.emitters)
+        return self._waker.root_gone.is_set() or not alive
 
     def _arm(self) -> None:
         if has_remote_writers(self._root):
@@ -76,6 +87,7 @@ class Events:
                 self._observer.stop()
                 self._observer.join(timeout=5)
         self._observer = None
+        self._waker.root_gone.clear()
         self.mode = "polling"
 
 

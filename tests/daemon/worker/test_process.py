@@ -76,7 +76,7 @@ def test_while_a_process_is_silent_the_caller_is_not(
     waits: list[None] = []
     with pytest.raises(WorkerError, match="said nothing"):
         list(scanner.ask({"known": {}}, silence_seconds=0.5, on_wait=lambda: waits.append(None)))
-    assert len(waits) == 10
+    assert len(waits) >= 10
 
 
 def test_an_interrupt_ends_a_request_in_progress(scanner: Worker) -> None:
