@@ -50,6 +50,12 @@ class PatientToAPoint(H11Protocol):
         if self.conn.their_state in _WHOLE:
             self._stop_waiting()
 
+    def on_response_complete(self) -> None:
+        """Wait again, for the next request; how long is uvicorn's affair until its first byte."""
+        super().on_response_complete()
+        if self.cycle.response_complete:
+            self.waiting_since = self.loop.time()
+
     def timeout_keep_alive_handler(self) -> None:
         """Close the idle connection; what the client has not read then is soon dropped."""
         super().timeout_keep_alive_handler()
@@ -62,9 +68,11 @@ class PatientToAPoint(H11Protocol):
     def _stop_waiting(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-            self._deadline = self.waiting_since = None
+        self._deadline = self.waiting_since = None
 
     def _make_room(self) -> None:
         ours = cast("set[PatientToAPoint]", self.connections)
         waiting = [(each.waiting_since, id(each), each) for each in ours if each.waiting_since is not None]
-        min(waiting)[2].transport.abort()
+        longest = min(waiting)[2]
+        longest.waiting_since = None  # it is gone only in the next turn of the loop
+        longest.transport.abort()

@@ -20,7 +20,9 @@ ENDED = "stopped"
 def interval_seconds(status: Status) -> float:
     """How often the component reports; 60 s when it does not say."""
     said = status.detail.get("interval_seconds")
-    return float(said) if isinstance(said, int | float) and said > 0 else USUAL_INTERVAL_SECONDS
+    if isinstance(said, int | float) and 0 < said <= HISTORY.total_seconds():
+        return float(said)
+    return USUAL_INTERVAL_SECONDS
 
 
 def age_seconds(status: Status, now: datetime) -> float:

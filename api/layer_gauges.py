@@ -111,7 +111,8 @@ def _of(
     groups: dict[tuple[str, str], list[tuple[SeriesKey, float]]] = {}
     for key, value in current:
         if key.lag == lag:
-            groups.setdefault((str(key.layer), one_line(key.role)), []).append((key, value))
+            layer = "" if key.layer is None else str(key.layer)
+            groups.setdefault((layer, one_line(key.role)), []).append((key, value))
     for (layer, role), members in groups.items():
         for stat, value in _statistics(members):
             told = {"layer": layer, "role": role, "stat": stat}

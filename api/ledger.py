@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ class Progress:
         analyzed_at: when a checkpoint was last measured.
         counts: checkpoints of all attempts by state, zeroes included.
         bytes_read: from checkpoints of all attempts.
+        seconds: that measuring took, of all attempts.
     """
 
     latest_step: int | None
@@ -29,6 +31,7 @@ class Progress:
     analyzed_at: datetime | None
     counts: Mapping[CheckpointState, int]
     bytes_read: int
+    seconds: float
 
 
 def progress_of(checkpoints: Sequence[CheckpointRecord]) -> Progress:
@@ -43,4 +46,5 @@ def progress_of(checkpoints: Sequence[CheckpointRecord]) -> Progress:
         analyzed_at=max((moment for moment in measured_at if moment is not None), default=None),
         counts={state: counts[state] for state in CheckpointState},
         bytes_read=sum(each.bytes_read for each in checkpoints),
+        seconds=math.fsum(each.seconds for each in checkpoints),
     )

@@ -1,4 +1,4 @@
-"""What a request speaks of: the store, a run by its name or id, an attempt."""
+"""What a request speaks of: the store, and a run by its name or id."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ID_PREFIX = "id:"
 RUN_HELP = "The run's name, or `id:7`."
 
 
-def the_store(request: Request) -> Store:
+async def the_store(request: Request) -> Store:
     """The store that the application was made with."""
     store: Store = request.app.state.store
     return store
@@ -42,8 +42,3 @@ def _run_in_path(store: TheStore, run: Annotated[str, Path(description=RUN_HELP)
 
 
 TheRun = Annotated[Run, Depends(_run_in_path)]
-
-
-def latest_attempt(store: Store, run: Run) -> int | None:
-    """Ordinal of the run's newest attempt; None before the first."""
-    return max((attempt.ordinal for attempt in store.attempts(run.id)), default=None)

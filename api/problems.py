@@ -51,10 +51,8 @@ def problem(
         "detail": encodable(detail),
         **members,
     }
-    plain = {name: value for name, value in (headers or {}).items() if name.lower() != "content-length"}
-    return JSONResponse(
-        body, status, {"cache-control": "no-store", **plain}, media_type="application/problem+json"
-    )
+    headers = {"cache-control": "no-store", **(headers or {})}
+    return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 
 async def _on_http(_request: Request, error: HTTPException) -> Response:

@@ -22,7 +22,9 @@ def run_labels(runs: Iterable[Run]) -> dict[int, str]:
     labels: dict[int, str] = {}
     for run in runs:
         label = one_line(run.name)
-        labels[run.id] = f"{label} #{run.id}" if label in labels.values() else label
+        while label in labels.values():
+            label += f" #{run.id}"
+        labels[run.id] = label
     return labels
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 import threading
 from typing import Self
 
 import uvicorn
+from anyio import to_thread
 from fastapi import FastAPI
 
 from foreshock.api.connections import PatientToAPoint
@@ -15,6 +17,9 @@ from foreshock.api.security import is_loopback
 
 GRACE_SECONDS = 2
 """So long running requests may take to end when the server stops."""
+
+NUM_THREADS = 6
+"""Answering at the same time: fewer than a store has connections, so that measuring always gets one."""
 
 STOP_SECONDS = 5.0
 START_SECONDS = 30.0
@@ -105,8 +110,15 @@ class _Server(uvicorn.Server):
             self.listening.set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        to_thread.current_default_thread_limiter().total_tokens = NUM_THREADS
         await super().startup(sockets)
         self.listening.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        for connection in self.server_state.connections:
+            connection.transport.abort()
+        await asyncio.sleep(0)  # their sockets close in the next turn of the loop
 
 
 def _config(app: FastAPI) -> uvicorn.Config:

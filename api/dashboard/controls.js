@@ -63,11 +63,12 @@ export function unitsAndStatistic(view) {
 function viewsOf({ has_whole: whole, has_heads: heads, has_experts: experts }) {
   const over = (units) =>
     Object.entries(OVER).map(([statistic, words]) => ({ value: `${units}.${statistic}`, label: `${words} ${units}s` }));
-  return [
+  const views = [
     ...(heads ? over("head") : []),
     ...(experts ? over("expert") : []),
     ...(whole ? [{ value: "whole.median", label: "whole matrix" }] : []),
   ];
+  return views.length ? views : [{ value: "any.median", label: "median" }];
 }
 
 function firstChoice(maps) {

@@ -18,17 +18,12 @@ export const NO_RUN = {
   command: "foreshock watch /path/to/checkpoints",
 };
 
-export function nothingMeasured(run, counts) {
-  const seen = Object.entries(counts).filter(([, count]) => count);
+export function nothingMeasured({ path }, watched, counts) {
+  const place = `${watched ? "Watching" : "Nobody watches"} ${path}`;
   if (counts.measured || counts.partial) {
-    return {
-      title: "The first checkpoint is the base",
-      text: `Differences appear with the next one. Watching ${run.path}.`,
-    };
+    return { title: "The first checkpoint is the base", text: `Differences appear with the next one. ${place}.` };
   }
+  const seen = Object.entries(counts).filter(([, count]) => count);
   const told = seen.map(([state, count]) => `${format.step(count)} ${state}`).join(", ");
-  return {
-    title: "No checkpoint measured yet",
-    text: `Watching ${run.path}; ${told ? `so far ${told}` : "nothing has been saved there so far"}.`,
-  };
+  return { title: "No checkpoint measured yet", text: `${place}; ${told || "nothing was saved there"} so far.` };
 }

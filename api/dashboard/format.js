@@ -10,7 +10,7 @@ export function step(value) {
 export function number(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size < 1e-3 || size >= 1e6) return minus(value.toExponential(2).replace("e+", "e"));
+  if (size < 1e-3 || size >= 1e6) return minus(Number(value.toPrecision(3)).toExponential().replace("e+", "e"));
   return minus(String(Number(value.toPrecision(4))));
 }
 

@@ -18,14 +18,15 @@ export function drawLegend(canvas, range) {
   }
   context.textBaseline = "top";
   context.textAlign = "center";
-  let free = -Infinity;
+  context.fillStyle = colours.quiet;
+  let free = 0;
   for (const tick of ticks(range, 4)) {
     const x = from + fraction(range, tick) * (to - from);
     const half = context.measureText(format.number(tick)).width / 2;
-    if (x - half < free || x + half > width) continue;
-    free = x + half + 8;
-    context.fillStyle = colours.quiet;
+    const middle = Math.min(Math.max(x, half), width - half);
+    if (middle - half < free) continue;
+    free = middle + half + 8;
     context.fillRect(Math.round(x), BAR, 1, 4);
-    context.fillText(format.number(tick), x, BAR + 6);
+    context.fillText(format.number(tick), middle, BAR + 6);
   }
 }

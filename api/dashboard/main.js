@@ -4,6 +4,7 @@ import { Unauthorized, rememberToken } from "./client.js";
 import { byId } from "./dom.js";
 import { Loop } from "./loop.js";
 import { Page } from "./page.js";
+import { showLocked } from "./state.js";
 
 const INTERVAL_MILLISECONDS = 3000;
 
@@ -23,7 +24,8 @@ async function round() {
 }
 
 function askForToken() {
-  if (byId("token-form").hidden) byId("token-form").hidden = false;
+  showLocked();
+  byId("token-form").hidden = false;
   byId("token-problem").textContent = asked ? "That is not the token." : "";
   byId("measurements").hidden = true;
 }

@@ -10,7 +10,7 @@ import { NO_RUN, nothingMeasured, showEmpty } from "./empty.js";
 import { showFindings } from "./findings.js";
 import { Overview } from "./overview.js";
 import { readSelection, writeSelection } from "./selection.js";
-import { showState } from "./state.js";
+import { isWatched, showState } from "./state.js";
 
 const LOSS = "training.loss";
 const MAX_POINTS = 11000; // the server shares out fewer where there are many series
@@ -35,16 +35,16 @@ export class Page {
   async round() {
     const [{ items: runs }, { components, version }] = await Promise.all([get("runs"), get("status")]);
     byId("version").textContent = `Foreshock ${version}`;
-    const run = runs.find((each) => each.name === this.selection.run) ?? watchedOf(runs, components) ?? runs[0];
+    const run = runs.find((each) => each.name === this.selection.run) ?? runs.find((each) => isWatched(each, components)) ?? runs[0];
     fillSelect(byId("run"), runs.map(({ name }) => ({ value: name, label: name })), run?.name);
     showState(run, components);
     if (!run) return this.#nothing(NO_RUN);
     this.selection.run = run.name;
     document.title = `${run.name} · Foreshock`;
-    return this.#showRun(run, `runs/id:${run.id}`);
+    return this.#showRun(run, `runs/id:${run.id}`, isWatched(run, components));
   }
 
-  async #showRun(run, at) {
+  async #showRun(run, at, watched) {
     const choices = this.#choices;
     const [{ items: facets }, checkpoints, { items: findings }, { items: metrics }] = await Promise.all(
       [`${at}/facets`, `${at}/checkpoints`, `${at}/findings`, "metrics"].map((path) => get(path)),
@@ -53,7 +53,7 @@ export class Page {
     showFindings(byId("findings"), findings, (finding) => this.#open(finding));
     showCheckpoints(byId("checkpoints"), checkpoints);
     if (!this.controls.settle(this.selection, facets)) {
-      this.#nothing(nothingMeasured(run, checkpoints.counts));
+      this.#nothing(nothingMeasured(run, watched, checkpoints.counts));
       return;
     }
     const shown = { ...this.selection, attempt: this.#attemptOf(run) };
@@ -128,8 +128,3 @@ function askSeries(run, { metric, role, lag, layer, attempt }, facets) {
 }
 
 const NO_SERIES = { series: [] };
-
-function watchedOf(runs, components) {
-  const watched = components.filter((each) => each.fresh && each.healthy).map((each) => each.detail.run);
-  return runs.find((each) => watched.includes(each.name));
-}

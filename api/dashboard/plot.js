@@ -49,7 +49,7 @@ export function drawStepAxis({ context, left, right, top, bottom }, scale, colou
 export function drawValueAxis({ context, left, right, top, bottom }, range, place, colours) {
   context.textAlign = "right";
   context.textBaseline = "middle";
-  for (const tick of ticks(range, Math.max(3, Math.floor((bottom - top) / 50)))) {
+  for (const tick of ticks(range, Math.max(3, Math.floor((bottom - top) / 42)))) {
     const y = Math.round(place(tick)) + 0.5;
     if (y < top || y > bottom + 1) continue;
     stroke(context, colours.line, [left, y], [right, y]);

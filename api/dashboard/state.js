@@ -10,6 +10,16 @@ export function showState(run, components) {
   byId("last").textContent = run ? lastCheckpoint(run) : "";
 }
 
+// Before anybody told the token.
+export function showLocked() {
+  byId("state").className = "state idle";
+  byId("state-text").textContent = "locked";
+}
+
+export function isWatched(run, components) {
+  return components.some(({ detail, fresh, healthy }) => detail.run === run.name && fresh && healthy);
+}
+
 function lastCheckpoint({ analyzed_step: step, analyzed_at: time }) {
   if (step === null) return "no checkpoint measured yet";
   return `step ${format.step(step)}${time ? `, ${format.ago(time)}` : ""}`;

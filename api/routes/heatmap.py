@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from foreshock.api.bounds import MAX_ORDINAL
 from foreshock.api.lookup import TheRun, TheStore
-from foreshock.api.replies import json_reply
+from foreshock.api.replies import json_of_run, measurements_etag, not_modified
 from foreshock.api.schemas import HeatmapReply
 from foreshock.storage.queries.overview import Statistic, UnitKind
 
@@ -34,6 +34,9 @@ def heatmap(
     request: Request, store: TheStore, run: TheRun, query: Annotated[HeatmapQuery, Query()]
 ) -> Response:
     """One number for every layer and step; null where nothing finite was measured."""
+    etag = measurements_etag(request, store, run)
+    if (unchanged := not_modified(request, etag)) is not None:
+        return unchanged
     found = store.heatmap(
         run.id,
         query.metric,
@@ -55,4 +58,4 @@ def heatmap(
         steps=list(found.steps),
         values=[list(row) for row in found.values],
     )
-    return json_reply(request, reply)
+    return json_of_run(reply, etag)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
@@ -17,7 +18,7 @@ from foreshock.api.bounds import (
 )
 from foreshock.api.lookup import RUN_HELP, TheStore, find_run
 from foreshock.api.paging import decode_cursor, encode_cursor
-from foreshock.api.replies import json_reply
+from foreshock.api.replies import json_of_run, measurements_etag, not_modified
 from foreshock.api.schemas import SeriesItem, SeriesPage
 from foreshock.api.text import one_line
 from foreshock.api.thinning import MIN_POINTS, thin
@@ -46,12 +47,15 @@ class SeriesQuery(BaseModel):
     cursor: str | None = Field(None, max_length=64, description="`next_cursor` of the reply before.")
 
 
-@router.get("/metrics/{metric}", response_model=SeriesPage)
+@router.get("/metrics/{metric:path}", response_model=SeriesPage)
 def series(
     request: Request, store: TheStore, metric: Annotated[str, Path()], query: Annotated[SeriesQuery, Query()]
 ) -> Response:
     """Series over steps, thinned so that ends, extremes and gaps stay."""
     run = _run(store, query.run)
+    etag = measurements_etag(request, store, run)
+    if (unchanged := not_modified(request, etag)) is not None:
+        return unchanged
     start = decode_cursor(query.cursor)
     stop = start + query.limit
     if stop > MAX_SERIES_READ:
@@ -59,19 +63,24 @@ def series(
     found = _read(store, run, metric, query, num_series=stop + 1)
     if not found and not any(known.name == metric for known in store.metrics()):
         raise HTTPException(404, f"No metric is called {one_line(metric)!r}; `/metrics` lists them as JSON.")
-    page = found[start:stop]
-    max_points = _points_each(query.max_points, len(page))
-    thinned = [thin(each, max_points) for each in page]
-    reply = SeriesPage(
-        run=run.name,
+    next_cursor = encode_cursor(stop) if len(found) > stop else None
+    return json_of_run(_page(run.name, metric, found[start:stop], query.max_points, next_cursor), etag)
+
+
+def _page(
+    run: str, metric: str, found: Sequence[Series], max_points: int, next_cursor: str | None
+) -> SeriesPage:
+    points_each = max(MIN_POINTS, min(max_points, MAX_POINTS_PER_REPLY // max(len(found), 1)))
+    thinned = [thin(each, points_each) for each in found]
+    return SeriesPage(
+        run=run,
         metric=metric,
-        max_points=max_points,
+        max_points=points_each,
         downsampled=any(len(each.steps) < each.source_points for each in thinned),
-        truncated=len(found) > stop,
-        next_cursor=encode_cursor(stop) if len(found) > stop else None,
+        truncated=next_cursor is not None,
+        next_cursor=next_cursor,
         series=[SeriesItem.of(each) for each in thinned],
     )
-    return json_reply(request, reply)
 
 
 def _run(store: Store, reference: str | None) -> Run:
@@ -97,8 +106,3 @@ def _read(store: Store, run: Run, metric: str, query: SeriesQuery, *, num_series
         to_step=query.to_step,
         limit_series=num_series,
     )
-
-
-def _points_each(wanted: int, num_series: int) -> int:
-    """Points of each series, so that the reply as a whole stays within its bound."""
-    return max(MIN_POINTS, min(wanted, MAX_POINTS_PER_REPLY // max(num_series, 1)))

@@ -76,7 +76,8 @@ def demo(
     _watch_training(settings, checkpoints, command, story, console, stay=stay)
     for sentence in story.tell():
         console.print(sentence)
-    console.print(f"To look at it again: foreshock serve --state-dir {settings.state_dir}")
+    program = sys.argv[0] if sys.argv[0].endswith("foreshock") else "foreshock"
+    console.print(f"To look at it again: {program} serve --state-dir {settings.state_dir}")
     raise typer.Exit(0 if story.as_expected else 1)
 
 
