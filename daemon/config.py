@@ -59,6 +59,9 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="address of the API; others than loopback need a token")
     port: int = Field(DEFAULT_PORT, ge=0, le=65535)
+    allowed_hosts: tuple[str, ...] = Field(
+        (), description="further names that clients may call the API by; * for any"
+    )
     token: SecretStr = Field(SecretStr(""), description="bearer token of the API")
     token_file: Path | None = Field(None, description="file that holds the token")
 

@@ -89,7 +89,7 @@ def serving(settings: Settings, store: Store) -> Iterator[str]:
     app = create_app(
         store,
         token=settings.secret or None,
-        allowed_hosts=(*LOOPBACK, settings.host),
+        allowed_hosts=(*LOOPBACK, settings.host, *settings.allowed_hosts),
         version=version("foreshock"),
     )
     server = ApiServer(app, host=settings.host, port=settings.port)

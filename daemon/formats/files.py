@@ -137,14 +137,6 @@ class Files:
             finally:
                 os.close(directory)
 
-    def exists(self, name: str) -> bool:
-        """Whether a regular file of that name can be opened below the root."""
-        try:
-            with self._opened(name):
-                return True
-        except VanishedCheckpoint:
-            return False
-
     def state(self, name: str) -> FileState:
         """Size and identity of a file; `VanishedCheckpoint` if it differs from what it was at first."""
         with self._opened(name) as descriptor:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from foreshock.daemon.errors import CorruptCheckpoint, IncompleteCheckpoint
 from foreshock.daemon.formats.base import TensorInfo
@@ -35,6 +35,10 @@ class ShardIndex:
                 f" first {shown(missing[0])}"
             )
         return tuple(sorted(wanted))
+
+    def without(self, names: Container[str]) -> ShardIndex:
+        """The same without these tensors."""
+        return replace(self, weight_map={n: f for n, f in self.weight_map.items() if n not in names})
 
 
 def read_shard_index(files: Files, name: str) -> ShardIndex:

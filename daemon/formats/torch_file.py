@@ -6,7 +6,7 @@ and strings beside them (`iter_num`, `global_step`, `model_args`) become the che
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,32 +70,43 @@ class TorchCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
+    """One file's tensors, and by path why others cannot be read."""
+
     file: TorchFile
     tensors: Mapping[str, TensorInfo]
     refs: Mapping[str, TensorRef]
-    notes: tuple[str, ...]
+    refused: Mapping[str, str]
 
 
 def _read_shard(files: Files, name: str) -> _Shard:
     where = str(files.root / name)
     opened = read_torch_file(files, name)
     refs: dict[str, TensorRef] = {}
-    refused: list[str] = []
+    tensors: dict[str, TensorInfo] = {}
+    refused: dict[str, str] = {}
     for path, tensor in walk_tensors(opened.content, where=where):
-        if isinstance(tensor, Refused):
-            refused.append(f"{path}: {tensor.reason}")
-        elif path in refs:
+        if path in refs or path in refused:
             raise UnsupportedCheckpoint(f"{where}: two tensors have the path {shown(path)}")
-        else:
-            refs[path] = tensor
-    if not refs:
-        reason = refused[0] if refused else "it holds no tensor"
+        if isinstance(tensor, Refused):
+            refused[path] = f"{path}: {tensor.reason}"
+            continue
+        refs[path] = tensor
+        try:
+            tensors[path] = checked_tensor(opened, path, tensor, where=where)
+        except UnsupportedCheckpoint as error:
+            refused[path] = str(error)
+    if not tensors:
+        reason = next(iter(refused.values()), "it holds no tensor")
         raise UnsupportedCheckpoint(f"{where}: no weights to read: {reason}")
-    tensors = {path: checked_tensor(opened, path, refs[path], where=where) for path in sorted(refs)}
-    notes = refused[:MAX_NOTES]
-    if len(refused) > MAX_NOTES:
-        notes.append(f"and {len(refused) - MAX_NOTES} more tensors that cannot be read")
-    return _Shard(opened, tensors, refs, tuple(notes))
+    return _Shard(opened, dict(sorted(tensors.items())), refs, refused)
+
+
+def _notes(refused: Iterable[str]) -> tuple[str, ...]:
+    """The first few reasons, and how many there are besides."""
+    reasons = sorted(refused)
+    rest = len(reasons) - MAX_NOTES
+    more = (f"and {rest} more tensors that cannot be read",) if rest > 0 else ()
+    return (*reasons[:MAX_NOTES], *more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +144,25 @@ class TorchFiles:
 
     def _single(self, files: Files, name: str) -> Checkpoint:
         shard = _read_shard(files, name)
-        places = {path: (name, ref) for path, ref in shard.refs.items()}
+        places = {path: (name, shard.refs[path]) for path in shard.tensors}
         metadata = plain_values(shard.file.content)
+        notes = _notes(shard.refused.values())
         return TorchCheckpoint(
-            self.name, files, {name: shard.file}, shard.tensors, places, metadata, (name,), shard.notes
+            self.name, files, {name: shard.file}, shard.tensors, places, metadata, (name,), notes
         )
 
     def _sharded(self, files: Files, names: tuple[str, ...]) -> Checkpoint:
         index = read_shard_index(files, INDEX)
         shards = {name: _read_shard(files, name) for name in index.present(names)}
+        refused = {path: reason for shard in shards.values() for path, reason in shard.refused.items()}
         tensors, notes = merge_shards(
-            index, {name: shard.tensors for name, shard in shards.items()}, str(files.root)
+            index.without(refused), {name: shard.tensors for name, shard in shards.items()}, str(files.root)
         )
         places = {
             path: (index.weight_map[path], shards[index.weight_map[path]].refs[path]) for path in tensors
         }
         opened = {name: shard.file for name, shard in shards.items()}
+        notes = (*notes, *_notes(refused.values()))
         return TorchCheckpoint(self.name, files, opened, tensors, places, {}, (INDEX, *shards), notes)
 
 

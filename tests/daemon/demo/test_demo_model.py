@@ -97,7 +97,7 @@ def test_the_fault_reaches_queries_and_keys_of_every_layer_and_can_be_taken_back
 def test_transformers_loads_a_checkpoint_and_gives_the_same_logits(
     tmp_path: Path, model: Decoder, tokens: torch.Tensor
 ) -> None:
-    from transformers import LlamaForCausalLM  # noqa: PLC0415 - takes seconds to import
+    from transformers import LlamaForCausalLM
 
     directory = save_checkpoint(
         tmp_path, tensors=model.state_dict(), config=model.shape.as_config(), state={"global_step": 1}

@@ -141,7 +141,7 @@ class Built:
 @cache
 def build(config_class: str, options: tuple[tuple[str, Any], ...]) -> Built:
     """The module in float64 with weights large enough that attention matters."""
-    import transformers  # noqa: PLC0415 - takes seconds
+    import transformers
 
     config = getattr(transformers, config_class)(**dict(options))
     torch.manual_seed(0)
@@ -421,7 +421,7 @@ def saved() -> Callable[..., dict[str, TensorInfo]]:
     """Headers of the files that `save_pretrained` writes."""
 
     def headers_of_files(module: Any, directory: Any) -> dict[str, TensorInfo]:
-        from safetensors import safe_open  # noqa: PLC0415 - only here
+        from safetensors import safe_open
 
         module.save_pretrained(directory)
         with safe_open(directory / "model.safetensors", framework="pt") as file:
