@@ -29,6 +29,7 @@ from foreshock.daemon.errors import (
 )
 from foreshock.daemon.formats import claiming_format, open_checkpoint
 from foreshock.daemon.formats.base import Checkpoint
+from foreshock.daemon.formats.files import open_directory
 
 RELISTED = 3
 """So many of the newest settled directories are listed at every scan, to see them overwritten in place."""
@@ -135,7 +136,14 @@ class Scanner:
 
     def _candidates(self) -> Iterator[tuple[str, bool]]:
         """Entries that may be checkpoints, with whether they are directories."""
-        with os.scandir(self.root) as entries:
+        directory = open_directory(self.root)
+        try:
+            yield from self._candidates_in(directory)
+        finally:
+            os.close(directory)
+
+    def _candidates_in(self, directory: int) -> Iterator[tuple[str, bool]]:
+        with os.scandir(directory) as entries:
             for entry in entries:
                 named = step_in_name(entry.name) is not None
                 try:

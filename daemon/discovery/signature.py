@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from foreshock.daemon.formats.base import Location
-from foreshock.daemon.formats.files import Files, explain
+from foreshock.daemon.formats.files import Files, explain, open_directory
 
 _SAMPLE_BYTES = 4096
 MAX_FILES = 100_000
@@ -19,6 +21,10 @@ class Listing:
     """The regular files of a checkpoint, sorted by name, with size and time of change."""
 
     files: tuple[tuple[str, int, int], ...]
+
+    def state(self, name: str) -> tuple[int, int] | None:
+        """Size and time of change of a file; None when it is not there."""
+        return next(((size, time) for each, size, time in self.files if each == name), None)
 
     @property
     def signature(self) -> str:
@@ -39,17 +45,20 @@ def list_files(path: Path) -> Listing:
         if not path.is_dir():
             status = path.stat()
             return Listing(((path.name, status.st_size, status.st_mtime_ns),))
-        found = []
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_file():
-                    status = entry.stat()
-                    found.append((entry.name, status.st_size, status.st_mtime_ns))
-                if len(found) > MAX_FILES:
-                    break
-        return Listing(tuple(sorted(found)))
+        return Listing(tuple(sorted(_entries(path))))
     except OSError as error:
         raise explain(error, path) from error
+
+
+def _entries(directory: Path) -> Iterator[tuple[str, int, int]]:
+    descriptor = open_directory(directory)
+    try:
+        with os.scandir(descriptor) as entries:
+            for entry in islice((each for each in entries if each.is_file()), MAX_FILES):
+                status = entry.stat()
+                yield entry.name, status.st_size, status.st_mtime_ns
+    finally:
+        os.close(descriptor)
 
 
 def content_digest(path: Path, names: tuple[str, ...]) -> str:

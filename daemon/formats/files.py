@@ -131,7 +131,7 @@ class Files:
     def names(self) -> tuple[str, ...]:
         """Names of the entries of the directory itself, sorted."""
         with self._explained(""):
-            directory = _open_directory(self.root)
+            directory = open_directory(self.root)
             try:
                 return tuple(sorted(os.listdir(directory)))  # noqa: PTH208 - names are wanted, not paths
             finally:
@@ -224,7 +224,8 @@ class Files:
             raise explain(error, self.root / name) from error
 
 
-def _open_directory(path: Path) -> int:
+def open_directory(path: Path) -> int:
+    """A descriptor to list a directory by, without touching its access time where that is allowed."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     try:
         return os.open(path, flags | os.O_NOATIME)

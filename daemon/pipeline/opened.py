@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from foreshock.daemon.discovery.signature import list_files
+from foreshock.daemon.discovery.signature import Listing, list_files
 from foreshock.daemon.errors import UnsupportedCheckpoint, VanishedCheckpoint
 from foreshock.daemon.formats import open_checkpoint
 from foreshock.daemon.formats.base import Checkpoint
-from foreshock.daemon.formats.files import Files, FileState
+from foreshock.daemon.formats.files import Files
 from foreshock.daemon.formats.reading import read_tensor
 from foreshock.daemon.linalg import count_nonfinite
 from foreshock.daemon.monitors.base import LayerState
@@ -39,7 +39,7 @@ class OpenedCheckpoint:
     config: ModelConfig
     roles: RoleMap
     files: Files
-    states: dict[str, FileState]
+    listing: Listing
     problems: list[str] = field(default_factory=list)
 
     def layer(self, index: int) -> Layer | None:
@@ -79,9 +79,13 @@ class OpenedCheckpoint:
         return tensor
 
     def verify_unchanged(self) -> None:
-        """Raise `VanishedCheckpoint` if any file differs from what it was when its header was read."""
-        for name, state in self.states.items():
-            if self.files.state(name) != state:
+        """Raise `VanishedCheckpoint` if any file is not what it was before its header was read.
+
+        By size and time of change: some network filesystems make up another inode at every look.
+        """
+        for name in self.checkpoint.files:
+            state = self.files.state(name)
+            if (state.size, state.modified_ns) != self.listing.state(name):
                 raise VanishedCheckpoint(f"{self.files.root / name}: changed while it was measured")
 
 
@@ -101,10 +105,10 @@ def open_source(source: Source, heads: HeadCounts, config_path: str = "") -> Ope
 
 
 def _open(step: int, path: Path, heads: HeadCounts, config_path: str) -> OpenedCheckpoint:
+    listing = list_files(path)
     checkpoint = open_checkpoint(path)
     files = Files(checkpoint.root)
-    states = {name: files.state(name) for name in checkpoint.files}
     config = model_config(checkpoint, path, config_path)
     override = HeadsOverride(heads.num_heads, heads.num_kv_heads, heads.head_dim)
     roles = resolve(checkpoint.tensors, config, override)
-    return OpenedCheckpoint(step, checkpoint, config, roles, files, states)
+    return OpenedCheckpoint(step, checkpoint, config, roles, files, listing)

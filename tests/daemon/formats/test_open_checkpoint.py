@@ -13,6 +13,7 @@ from foreshock.daemon.errors import CheckpointError, UnsupportedCheckpoint
 from foreshock.daemon.formats import FORMATS, claiming_format, open_checkpoint
 from foreshock.daemon.formats import torch_file as torch_file_module
 from tests.writers import raw_safetensors
+from tests.writers.child_process import child_environment
 from tests.writers.layouts import write_dcp, write_sharded_safetensors, write_torch_file
 
 W = {"w": torch.ones(2)}
@@ -92,6 +93,11 @@ def test_opening_needs_no_torch(tmp_path: Path) -> None:
         "print(list(open_checkpoint(Path(sys.argv[1])).tensors), 'torch' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code, str(tmp_path)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=child_environment(),
     )
     assert done.stdout == "['model.w'] False\n"

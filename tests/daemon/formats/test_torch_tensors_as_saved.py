@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,6 +87,24 @@ def test_a_view_that_repeats_memory_is_refused(tmp_path: Path, weight: Tensor) -
     torch.save({"w": weight}, tmp_path / "w.pt")
     with pytest.raises(UnsupportedCheckpoint, match=r"'w' of shape .* repeats memory"):
         open_checkpoint(tmp_path)
+
+
+def test_a_view_that_repeats_memory_does_not_hide_the_weights_beside_it(tmp_path: Path) -> None:
+    torch.save({"w": torch.ones(2), "mask": torch.ones(1, 4).expand(8, 4)}, tmp_path / "w.pt")
+    checkpoint = open_checkpoint(tmp_path)
+    assert list(checkpoint.tensors) == ["w"]
+    assert "'mask' of shape (8, 4) and strides (0, 1) repeats memory" in checkpoint.notes[0]
+
+
+def test_a_shard_says_what_it_cannot_give_though_the_index_names_it(tmp_path: Path) -> None:
+    torch.save({"a": torch.ones(2), "mask": torch.ones(1, 4).expand(8, 4)}, tmp_path / "1.bin")
+    torch.save({"b": torch.ones(2), "s": torch.ones(2, 2).to_sparse()}, tmp_path / "2.bin")
+    weight_map = {"a": "1.bin", "mask": "1.bin", "b": "2.bin", "s": "2.bin"}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    checkpoint = open_checkpoint(tmp_path)
+    assert list(checkpoint.tensors) == ["a", "b"]
+    assert len(checkpoint.notes) == 2
+    assert "s: a sparse tensor" in checkpoint.notes[1]
 
 
 def test_parameters_buffers_and_gradients_are_tensors_like_others(tmp_path: Path) -> None:

@@ -1,0 +1,130 @@
+"""Every way of writing the same weights, by the libraries that write them in the field."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed.checkpoint as dcp
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tests.writers.dcp_chunks import ChunkWriter
+
+Weights = dict[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One way of writing.
+
+    Attributes:
+        prefix: what the layout puts before the name of a weight.
+        main_file: removed, the checkpoint is incomplete or none at all; cut, it must not be read.
+    """
+
+    name: str
+    write: Callable[[Path, Weights], None]
+    main_file: str
+    format: str
+    prefix: str = ""
+
+    @property
+    def is_several_files(self) -> bool:
+        """Whether a part of the files can be there without the others."""
+        return self.format == DCP or "sharded" in self.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def halves(weights: Weights) -> tuple[Weights, Weights]:
+    """Every second weight, and the others."""
+    names = list(weights)
+    return {n: weights[n] for n in names[::2]}, {n: weights[n] for n in names[1::2]}
+
+
+def _write_index(path: Path, shards: dict[str, Weights]) -> None:
+    weight_map = {name: file for file, weights in shards.items() for name in weights}
+    total = sum(tensor.nbytes for weights in shards.values() for tensor in weights.values())
+    path.write_text(json.dumps({"metadata": {"total_size": total}, "weight_map": weight_map}, indent=2))
+
+
+def write_safetensors(directory: Path, weights: Weights) -> None:
+    save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+
+
+def write_sharded_safetensors(directory: Path, weights: Weights) -> None:
+    first, second = halves(weights)
+    shards = {"model-00001-of-00002.safetensors": first, "model-00002-of-00002.safetensors": second}
+    for file, shard in shards.items():
+        save_file(shard, directory / file, metadata={"format": "pt"})
+    _write_index(directory / "model.safetensors.index.json", shards)
+
+
+def write_torch_file(directory: Path, weights: Weights) -> None:
+    torch.save(weights, directory / "pytorch_model.bin")
+
+
+def write_nanogpt_file(directory: Path, weights: Weights) -> None:
+    content = {
+        "model": OrderedDict(weights),
+        "optimizer": {"state": {}, "param_groups": [{"lr": 6e-4, "betas": (0.9, 0.95), "params": [0, 1]}]},
+        "model_args": {"n_layer": 2, "n_head": 2, "n_embd": 4, "bias": False, "vocab_size": None},
+        "iter_num": 2000,
+        "best_val_loss": torch.tensor(3.25),
+    }
+    torch.save(content, directory / "ckpt.pt")
+
+
+def write_sharded_torch_files(directory: Path, weights: Weights) -> None:
+    first, second = halves(weights)
+    shards = {"pytorch_model-00001-of-00002.bin": first, "pytorch_model-00002-of-00002.bin": second}
+    for file, shard in shards.items():
+        torch.save(shard, directory / file)
+    _write_index(directory / "pytorch_model.bin.index.json", shards)
+
+
+def write_dcp(directory: Path, weights: Weights) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        dcp.save({"model": weights, "step": 2000}, checkpoint_id=directory, no_dist=True)
+
+
+def write_dcp_rows(directory: Path, weights: Weights) -> None:
+    """As fully sharded training over four ranks does: row blocks, uneven, some of them empty."""
+    writer = ChunkWriter()
+    for name, tensor in weights.items():
+        writer.add(name, tensor, (4, 1, 1, 1)[: max(tensor.dim(), 1)])
+    writer.add_object("step", 2000)
+    writer.write(directory)
+
+
+def write_dcp_grid(directory: Path, weights: Weights) -> None:
+    """As tensor parallelism on top of that does: blocks of rows and columns."""
+    writer = ChunkWriter(num_files=3)
+    for name, tensor in weights.items():
+        writer.add(name, tensor, (2, 3, 2, 1)[: max(tensor.dim(), 1)])
+    writer.add_object("train_state.step", 2000)
+    writer.write(directory)
+
+
+SAFETENSORS = "safetensors"
+TORCH = "torch.save"
+DCP = "torch.distributed.checkpoint"
+
+LAYOUTS = (
+    Layout("safetensors", write_safetensors, "model.safetensors", SAFETENSORS),
+    Layout("safetensors-sharded", write_sharded_safetensors, "model-00002-of-00002.safetensors", SAFETENSORS),
+    Layout("torch", write_torch_file, "pytorch_model.bin", TORCH),
+    Layout("torch-nanogpt", write_nanogpt_file, "ckpt.pt", TORCH, prefix="model."),
+    Layout("torch-sharded", write_sharded_torch_files, "pytorch_model-00002-of-00002.bin", TORCH),
+    Layout("dcp", write_dcp, "__0_0.distcp", DCP, prefix="model."),
+    Layout("dcp-rows", write_dcp_rows, "__1_0.distcp", DCP),
+    Layout("dcp-grid", write_dcp_grid, "__1_0.distcp", DCP),
+)
