@@ -48,6 +48,7 @@ def observed_run(
             observer = Observer(
                 store,
                 run,
+                root,
                 settings,
                 DETECTORS,
                 NOTIFIERS,
@@ -65,9 +66,10 @@ def _run_of(store: Store, wanted: str, root: Path) -> Run:
     """The run of that name, or of that directory; two directories of one name are told apart."""
     if wanted:
         return store.ensure_run(wanted, str(root))
+    told = str(root).encode("utf-8", "backslashreplace").decode()  # as the database keeps it
     known = {run.name: run.path for run in store.runs()}
     for name, path in known.items():
-        if path == str(root):
+        if path == told:
             return store.ensure_run(name, path)
     name = root.name or "root"
     if name in known:

@@ -121,6 +121,10 @@ class Ledger:
         self._put(begun)
         return begun
 
+    def forgive(self, entry: Entry) -> None:
+        """Do not count the tries of a checkpoint that failed through no fault of its own."""
+        self._put(replace(entry, tries=0))
+
     def _put(self, entry: Entry) -> None:
         key = (entry.attempt, entry.step)
         self._entries[key] = entry
@@ -230,7 +234,7 @@ class Ledger:
         self.store.note_checkpoint(
             entry.attempt,
             step=entry.step,
-            path=str(Path(self.run.path) / entry.name),
+            path=f"{self.run.path}/{entry.name}",
             state=entry.state,
             reason=entry.reason,
             fingerprint=entry.fingerprint,

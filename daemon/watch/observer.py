@@ -17,12 +17,13 @@ from foreshock.daemon.alerts.delivery import deliver
 from foreshock.daemon.config import Settings
 from foreshock.daemon.detectors.base import Detector
 from foreshock.daemon.discovery.scan import Condition, Scan, Sighting
-from foreshock.daemon.errors import CheckpointError, VanishedCheckpoint, WorkerError
+from foreshock.daemon.errors import CheckpointError, ConfigError, VanishedCheckpoint, WorkerError
 from foreshock.daemon.pipeline.request import Base, CacheOrder, HeadCounts, MeasureRequest, Source
 from foreshock.daemon.watch.history import StoredHistory
 from foreshock.daemon.watch.ledger import Entry, Ledger
 from foreshock.daemon.worker.messages import error_of, unpack_sample
 from foreshock.daemon.worker.process import Message, Worker
+from foreshock.storage.errors import StorageError
 from foreshock.storage.records import CheckpointRecord, CheckpointState, Finding, Metric, Run, Sample
 from foreshock.storage.store import Store
 
@@ -49,6 +50,7 @@ class Observer:
     """Everything that happens to one run.
 
     Attributes:
+        root: the run's directory; what the database calls it may be escaped.
         on_progress: called with (layers done, layers in all) while a checkpoint is measured.
         on_wait: called every few seconds while a reading process is at work.
         on_wake: called, in another thread, when the filesystem says that something happened.
@@ -57,6 +59,7 @@ class Observer:
 
     store: Store
     run: Run
+    root: Path
     settings: Settings
     detectors: Sequence[Detector]
     notifiers: Sequence[Notifier]
@@ -79,7 +82,7 @@ class Observer:
         self.ledger = Ledger(self.store, self.run, settings.incomplete_limit_seconds)
         self.ledger.load()
         self._scanner = Worker(
-            "scan", (self.run.path, str(settle)), on_notice=lambda _message: self.on_wake()
+            "scan", (str(self.root), str(settle)), on_notice=lambda _message: self.on_wake()
         )
         self._measurer = measuring_worker(settings)
 
@@ -116,13 +119,13 @@ class Observer:
         except VanishedCheckpoint as error:
             self.ledger.settle(entry, CheckpointState.MISSED, str(error))
             log.warning("step %d is missed: %s", entry.step, error)
-        except CheckpointError as error:
+        except (CheckpointError, ConfigError) as error:
             self.ledger.settle(entry, CheckpointState.QUARANTINED, str(error))
             log.warning("step %d is not measured: %s", entry.step, error)
         except WorkerError as error:
             return self._after_death(entry, error)
         else:
-            return self._record(entry, samples, outcome)
+            return self._store(entry, samples, outcome)
         return None
 
     def tell(self) -> int:
@@ -161,6 +164,13 @@ class Observer:
         log.error("step %d is not measured: %s, twice", entry.step, error)
         return None
 
+    def _store(self, entry: Entry, samples: tuple[Sample, ...], outcome: Message) -> Measurement:
+        try:
+            return self._record(entry, samples, outcome)
+        except StorageError:
+            self.ledger.forgive(entry)  # the checkpoint is not to blame
+            raise
+
     def _record(self, entry: Entry, samples: tuple[Sample, ...], outcome: Message) -> Measurement:
         history = StoredHistory(self.store, entry.attempt, entry.step, samples)
         findings = tuple(finding for detector in self.detectors for finding in detector.judge(history))
@@ -169,7 +179,7 @@ class Observer:
         record = CheckpointRecord(
             attempt=0,
             step=entry.step,
-            path=str(Path(self.run.path) / entry.name),
+            path=str(self.root / entry.name),
             state=state,
             reason=problems,
             fingerprint=entry.fingerprint,
@@ -203,7 +213,7 @@ class Observer:
         settings = self.settings
         previous = self.ledger.measured_before(entry)
         return MeasureRequest(
-            target=Source(entry.step, str(Path(self.run.path) / entry.name)),
+            target=Source(entry.step, str(self.root / entry.name)),
             bases=tuple(self._bases(previous)),
             heads=HeadCounts(settings.heads, settings.kv_heads, settings.head_dim),
             config=str(settings.model_config_file.absolute()) if settings.model_config_file else "",
@@ -233,7 +243,7 @@ class Observer:
 
     def _source(self, entry: Entry) -> Source:
         cached = str(self._cached(entry)) if self.caching else ""
-        return Source(entry.step, str(Path(self.run.path) / entry.name), entry.signature, cached)
+        return Source(entry.step, str(self.root / entry.name), entry.signature, cached)
 
     def _cache_order(self, entry: Entry, previous: tuple[Entry, ...]) -> CacheOrder:
         keep = tuple(str(self._cached(other)) for other in previous[: self._depth - 1])

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from foreshock.storage.store import Store
-from tests.daemon.watch.watching import Job, Watcher
+from tests.daemon.watch.watching import Job, Watcher, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -209,3 +209,40 @@ def test_malicious_checkpoints_execute_nothing(job: Job, watcher: Watcher, tmp_p
     assert not marker.exists()
     assert pickle.loads(pickle.dumps(Payload(marker))) == 0
     assert marker.exists()  # so the payload would have worked
+
+
+def test_a_directory_whose_name_is_no_text_is_watched_and_found_again(job: Job, watcher: Watcher) -> None:
+    job.root = watcher.root = job.root.parent / os.fsdecode(b"run-\xff\xfe")
+    job.save(10)
+    for measured in (1, 2):
+        watcher.start()
+        watcher.wait_for(measured=measured)
+        assert watcher.stop() == 0
+        job.save(20)
+    with Store.open(watcher.database) as store:
+        assert len(store.runs()) == 1
+
+
+def test_a_broken_configuration_costs_its_checkpoint_and_not_the_watcher(job: Job, watcher: Watcher) -> None:
+    (job.save(10) / "config.json").write_text("{")
+    watcher.start()
+    watcher.wait_for(quarantined=1)
+    job.save(20)
+    watcher.wait_for(measured=1)
+    assert watcher.stop() == 0
+    assert "config.json" in {record.step: record.reason for record in watcher.checkpoints()}[10]
+
+
+def test_a_database_that_disappears_is_told_and_nothing_is_measured_into_the_void(
+    job: Job, watcher: Watcher
+) -> None:
+    job.save(10)
+    watcher.start()
+    watcher.wait_for(measured=1)
+    (watcher.state / "foreshock.sqlite").unlink()
+    job.save(20)
+    wait_until(lambda: "database" in watcher.log)
+    assert watcher.process is not None
+    assert watcher.process.poll() is None
+    assert watcher.stop() == 0
+    assert not (watcher.state / "foreshock.sqlite").exists()
