@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain, count
 from pathlib import Path
 
 from foreshock.daemon.alerts import NOTIFIERS
@@ -16,6 +17,9 @@ from foreshock.daemon.watch.ledger import Entry
 from foreshock.daemon.watch.observer import Observer
 from foreshock.storage.records import Run
 from foreshock.storage.store import Store
+
+SAYS_NOTHING = frozenset({"checkpoint", "checkpoints", "ckpt", "ckpts", "output", "outputs", "out"})
+"""Directory names that tell no run from another; the parent's name then stands before them."""
 
 Progress = Callable[[Entry, int, int], None]
 
@@ -71,13 +75,12 @@ def _run_of(store: Store, wanted: str, root: Path) -> Run:
     for name, path in known.items():
         if path == told:
             return store.ensure_run(name, path)
-    name = root.name or "root"
-    if name in known:
-        name = f"{root.parent.name}/{name}"
-    suffix = 2
-    while name in known:
-        name, suffix = f"{root.parent.name}/{root.name}-{suffix}", suffix + 1
-    return store.ensure_run(name, str(root))
+    plain = root.name or "root"
+    longer = f"{root.parent.name}-{plain}"
+    wanted_names = chain(
+        [] if plain in SAYS_NOTHING else [plain], [longer], (f"{longer}-{n}" for n in count(2))
+    )
+    return store.ensure_run(next(name for name in wanted_names if name not in known), str(root))
 
 
 @contextmanager

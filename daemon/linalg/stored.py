@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MAX_ELEMENTS = 4 << 20
-"""Elements of a converted block: 32 MiB of float64. A few such blocks live at a time."""
+MAX_ELEMENTS = 1 << 20
+"""Elements of a converted block: 8 MiB of float64. A few such blocks live at a time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ class Loop:
         finally:
             self.observer.close()
             self._report_end()
+        log.info("stopped")
 
     def stop(self) -> None:
         """End soon; from any thread or a signal handler."""
