@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from foreshock.api.app import create_app
 from foreshock.api.server import ApiServer
 from foreshock.daemon.config import Settings
 from foreshock.daemon.monitors import CATALOGUE
+from foreshock.daemon.monitors.base import LayerState
 from foreshock.daemon.pipeline.training_log import METRICS
+from foreshock.daemon.roles.base import Layer, Role
 from foreshock.storage.store import Store
 from tests.daemon.cli.test_command_line import foreshock
 from tests.daemon.watch.watching import Job
@@ -114,3 +117,22 @@ def test_its_curl_commands_answer(served: int) -> None:
         )
         assert done.returncode == 0, line
         assert len(done.stdout) > 2, line
+
+
+def test_its_example_of_a_monitor_works() -> None:
+    (example,) = blocks("python")
+    names: dict[str, object] = {}
+    exec(
+        "from collections.abc import Iterator\n"
+        "from foreshock.daemon.linalg import Stored, frobenius_norm\n"
+        "from foreshock.daemon.monitors.base import LayerState, Monitor, Reading\n"
+        "from foreshock.daemon.roles.base import Role\n"
+        "from foreshock.storage.records import Metric\n" + example,
+        names,
+    )
+    monitor = names["QKBalance"]
+    layer = Layer(0, {}, {Role.Q: "q", Role.K: "k"})
+    tensors = {Role.Q: torch.full((4, 4), 2.0), Role.K: torch.ones(4, 4)}
+    state = LayerState(layer, 1, tensors, dict.fromkeys(tensors, "float32"))
+    (reading,) = monitor().of_state(state)  # type: ignore[operator]
+    assert reading.value == pytest.approx(2.0)
