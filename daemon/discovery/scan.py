@@ -31,6 +31,9 @@ from foreshock.daemon.formats import claiming_format, open_checkpoint
 from foreshock.daemon.formats.base import Checkpoint
 from foreshock.daemon.formats.files import open_directory
 
+UNFINISHED_MARKER = "checkpoint-is-incomplete.txt"
+"""What Hugging Face's Trainer keeps in a checkpoint that it saves on SIGTERM, until it is whole."""
+
 RELISTED = 3
 """So many of the newest settled directories are listed at every scan, to see them overwritten in place."""
 
@@ -181,13 +184,17 @@ class Scanner:
         step = step_in_name(name)
         named = step is not None
         try:
-            signature = list_files(path).signature
+            listing = list_files(path)
         except VanishedCheckpoint:
             return None
         except CheckpointError as error:
             return Sighting(name, step, named, Condition.UNUSABLE, reason=str(error))
+        signature = listing.signature
         if known is not None and known.signature == signature:
             return Sighting(name, known.step, named, Condition.SETTLED, signature, known.digest)
+        if listing.state(UNFINISHED_MARKER):
+            reason = f"its writer's {UNFINISHED_MARKER} is still there"
+            return Sighting(name, step, named, Condition.WRITING, signature, reason=reason)
         if not self._quiet(name, signature):
             return Sighting(
                 name, step, named, Condition.WRITING, signature, reason="not quiet for long enough"

@@ -227,3 +227,14 @@ def test_a_scan_of_thousands_of_settled_checkpoints_lists_each_only_once(
     monkeypatch.setattr(os, "scandir", lambda path: listed.append(str(path)) or real(path))
     scanner.scan(settled)
     assert len(listed) == 1 + 3  # the run itself, and the newest three
+
+
+def test_a_checkpoint_that_its_writer_marks_as_unfinished_waits(
+    tmp_path: Path, save: Callable[..., Path], clock: Clock
+) -> None:
+    scanner = Scanner(tmp_path / "run", 0.0, clock)
+    marker = save("checkpoint-1") / "checkpoint-is-incomplete.txt"
+    marker.touch()
+    assert "checkpoint-is-incomplete.txt" in only(scanner.scan({})).reason
+    marker.unlink()
+    assert only(scanner.scan({})).condition is Condition.COMPLETE
