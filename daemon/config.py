@@ -49,7 +49,11 @@ class Settings(BaseSettings):
 
     lags: tuple[int, ...] = Field((1, 4, 16), description="checkpoints between the ends of a difference")
     cache_bytes: int = Field(32 << 30, ge=0, description="bound of the base cache")
-    device: str = Field("cpu", description="cpu, cuda or cuda:N; never a GPU that was not named")
+    device: str = Field(
+        "cpu",
+        pattern=r"^(cpu|cuda(:[0-9]+)?)$",
+        description="cpu, cuda or cuda:N; never a GPU that was not named",
+    )
     threads: int = Field(1, ge=1, le=256, description="CPU threads that compute")
 
     heads: int | None = Field(None, ge=1, description="query heads, when no configuration tells")

@@ -162,7 +162,10 @@ class Scanner:
 
     def _inside(self, name: str) -> bool:
         path = self.root / name
-        if not path.is_symlink():
+        try:
+            if not path.is_symlink():
+                return True
+        except OSError:  # not ours to search: looking at it says so
             return True
         return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.root))
 
@@ -199,6 +202,8 @@ class Scanner:
             return Sighting(
                 name, step, named, Condition.WRITING, signature, reason="not quiet for long enough"
             )
+        if named and claiming_format(frozenset(file for file, _, _ in listing.files)) is None:
+            return Sighting(name, step, named, Condition.WRITING, signature, reason="no weights in it yet")
         return self._open(name, step, signature)
 
     def _quiet(self, name: str, signature: str) -> bool:

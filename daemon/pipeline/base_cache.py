@@ -7,6 +7,7 @@ while the tensors pass by, under another name until it is whole.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
@@ -38,6 +39,9 @@ class CacheWriter:
         path: of the finished file.
         tensors: everything that will be written.
         metadata: strings to keep beside the tensors.
+
+    Raises:
+        OSError: the disk does not take the header.
     """
 
     def __init__(self, path: Path, tensors: Iterable[TensorInfo], metadata: Mapping[str, str]) -> None:
@@ -63,15 +67,23 @@ class CacheWriter:
         self._data_start = 8 + len(encoded)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._partial.open("wb")
-        self._file.write(struct.pack("<Q", len(encoded)) + encoded)
-        self._file.truncate(self._data_start + position)
+        try:
+            self._file.write(struct.pack("<Q", len(encoded)) + encoded)
+            self._file.truncate(self._data_start + position)
+            self._file.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._partial.unlink(missing_ok=True)
+            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Leave nothing behind unless `finish` was called."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # a full disk, which `finish` has told
+            self._file.close()
         self._partial.unlink(missing_ok=True)
 
     def write(self, name: str, tensor: Tensor) -> None:

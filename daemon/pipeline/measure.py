@@ -89,7 +89,7 @@ def measure(request: MeasureRequest, clock: Callable[[], float] = time.monotonic
     outcome.notes += [*target.checkpoint.notes, *target.roles.warnings]
     path, step = Path(request.target.path), request.target.step
     yield list(read_training_log(path, after=request.log_after, until=step))
-    with _cache_writer(request.cache, target) or nullcontext() as writer:
+    with _cache_writer(request.cache, target, outcome) or nullcontext() as writer:
         work = _Measurement(request, target, writer, outcome)
         for done, layer in enumerate(target.roles.layers):
             yield Progress(done, outcome.layers)
@@ -193,19 +193,31 @@ def _of_change(change: LayerChange, monitor: Monitor) -> Iterable[Reading]:
     return monitor.of_change(change)
 
 
-def _cache_writer(order: CacheOrder | None, target: OpenedCheckpoint) -> CacheWriter | None:
+def _cache_writer(order: CacheOrder | None, target: OpenedCheckpoint, outcome: Outcome) -> CacheWriter | None:
+    """Where to keep the tensors; None, and a note, when the cache cannot be written."""
     if order is None:
         return None
     tensors = [target.checkpoint.tensors[name] for name in target.roles.parameters]
     metadata = {CONFIG_KEY: json.dumps(dict(target.config.values), default=str)}
-    return CacheWriter(Path(order.target), tensors, metadata)
+    try:
+        return CacheWriter(Path(order.target), tensors, metadata)
+    except OSError as error:
+        outcome.notes.append(_lost(f"{order.target}: {error.strerror}"))
+        return None
 
 
 def _keep(writer: CacheWriter, order: CacheOrder) -> list[str]:
     """Finish the cached copy and make room; notes on what was lost."""
     failure = writer.finish()
-    notes = [f"base cache: {failure}; later differences to this step cannot be measured"] if failure else []
-    crowded = evict(order)
+    notes = [_lost(failure)] if failure else []
+    try:
+        crowded = evict(order)
+    except OSError as error:
+        return [*notes, f"base cache: {order.target}: {error.strerror}; no room was made"]
     if crowded:
         notes.append(f"base cache: over {order.max_bytes} bytes, dropped {', '.join(crowded)}")
     return notes
+
+
+def _lost(reason: str) -> str:
+    return f"base cache: {reason}; later differences to this step cannot be measured"

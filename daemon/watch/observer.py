@@ -87,8 +87,12 @@ class Observer:
         self._measurer = measuring_worker(settings)
 
     def register_metrics(self) -> None:
-        """Tell the database what the numbers mean."""
-        self.store.register_metrics(catalogue(self._measurer, self.settings.silence_seconds))
+        """Tell the database what the numbers mean.
+
+        Raises:
+            ConfigError: the device cannot be used.
+        """
+        self.store.register_metrics(catalogue(self._measurer, self.settings))
 
     def look(self) -> tuple[Entry, ...]:
         """Scan the directory once; the complete checkpoints that wait to be measured, by step.
@@ -274,9 +278,16 @@ def measuring_worker(settings: Settings) -> Worker:
     return Worker("measure", (threads,), environment=environment)
 
 
-def catalogue(measurer: Worker, silence_seconds: float) -> tuple[Metric, ...]:
-    """Every metric that can be measured, as the measuring process knows them."""
-    *_, answer = measurer.ask({"ask": "catalogue"}, silence_seconds=silence_seconds)
+def catalogue(measurer: Worker, settings: Settings) -> tuple[Metric, ...]:
+    """Every metric that can be measured, as the measuring process knows them.
+
+    Raises:
+        ConfigError: the device cannot be used.
+    """
+    request = {"ask": "catalogue", "device": settings.device}
+    *_, answer = measurer.ask(request, silence_seconds=settings.silence_seconds)
+    if answer["type"] == "failure":
+        raise error_of(answer)
     return tuple(Metric(**fields) for fields in answer["metrics"])
 
 

@@ -18,7 +18,7 @@ from foreshock.daemon.worker.messages import pack_sample
 
 
 def serve(channel: Channel, arguments: list[str]) -> None:
-    """Answer requests: `catalogue`, or `measure` with the fields of a `MeasureRequest`.
+    """Answer requests: `catalogue` for a device, or `measure` with the fields of a `MeasureRequest`.
 
     The argument is the number of threads to compute with.
     """
@@ -26,9 +26,20 @@ def serve(channel: Channel, arguments: list[str]) -> None:
     torch.set_grad_enabled(False)
     for request in channel.requests():
         if request["ask"] == "catalogue":
-            channel.send("result", metrics=[asdict(metric) for metric in (*CATALOGUE, *METRICS)])
+            _introduce(channel, request["device"])
         else:
             _answer(channel, request["request"])
+
+
+def _introduce(channel: Channel, device: str) -> None:
+    """Say what can be measured, once it is sure that the device computes."""
+    try:
+        torch.ones(2, 2, dtype=torch.float64, device=device).sum().item()
+    except (RuntimeError, AssertionError) as error:  # torch's own, by build and driver
+        reason = str(error).splitlines()[0]
+        channel.send("failure", error="ConfigError", message=f"device {device} cannot be used: {reason}")
+    else:
+        channel.send("result", metrics=[asdict(metric) for metric in (*CATALOGUE, *METRICS)])
 
 
 def _answer(channel: Channel, fields: dict[str, Any]) -> None:

@@ -128,14 +128,17 @@ class Worker:
                 f"{len(self._stuck)} {self._role} processes hang in the kernel; waiting for them"
             )
         self._messages = _carry_interrupt(self._messages)
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd="/",
-            env=self._environment,
-            process_group=0,
-        )
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd="/",
+                env=self._environment,
+                process_group=0,
+            )
+        except OSError as error:  # no memory, too many processes or descriptors
+            raise WorkerError(f"the {self._role} process does not start: {error.strerror}") from error
         self.restarts += 1
         log.debug("started the %s process, pid %d", self._role, self._process.pid)
         assert self._process.stdout is not None

@@ -44,6 +44,7 @@ def test_the_file_may_be_named_by_the_environment(tmp_path: Path, monkeypatch: p
         ("lags = [0]", "lags: "),
         ("interval_seconds = nan", "interval_seconds: "),
         ("port = ", "not TOML"),
+        ("device = 'gpu'", "device: "),
         ("log_level = 'LOUD'", "log_level: "),
     ],
 )

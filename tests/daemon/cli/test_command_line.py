@@ -161,3 +161,17 @@ def test_without_a_number_of_heads_matrices_are_measured_whole_and_the_log_says_
     assert any("--heads" in note for note in result["outcome"]["notes"])
     told = json.loads(foreshock("measure", old, new, "--heads", "2", "--json").stdout)
     assert {s["unit"] for s in told["samples"]} == {"", "head.0", "head.1"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the device is there")
+def test_a_device_that_is_not_there_is_a_wrong_setting_and_costs_no_checkpoint(
+    job: Job, tmp_path: Path
+) -> None:
+    said = foreshock("measure", job.root, "--device", "cuda:7", state=tmp_path / "state")
+    assert said.returncode == 78
+    assert "cuda:7 cannot be used" in said.stderr
+    assert (
+        len(json.loads(foreshock("measure", job.root, "--json", state=tmp_path / "state").stdout)["measured"])
+        == 3
+    )

@@ -238,3 +238,15 @@ def test_a_checkpoint_that_its_writer_marks_as_unfinished_waits(
     assert "checkpoint-is-incomplete.txt" in only(scanner.scan({})).reason
     marker.unlink()
     assert only(scanner.scan({})).condition is Condition.COMPLETE
+
+
+def test_a_directory_without_weights_yet_waits(
+    tmp_path: Path, save: Callable[..., Path], clock: Clock
+) -> None:
+    directory = tmp_path / "run" / "checkpoint-1"
+    directory.mkdir(parents=True)
+    (directory / "config.json").write_text("{}")
+    scanner = Scanner(tmp_path / "run", 0.0, clock)
+    assert only(scanner.scan({})).condition is Condition.WRITING
+    save("checkpoint-1")
+    assert only(scanner.scan({})).condition is Condition.COMPLETE

@@ -245,3 +245,12 @@ def test_a_dtype_that_cannot_be_measured_costs_its_tensor_and_is_named(run: Run)
     samples, outcome = measured(MeasureRequest(run.save(1, tensors)))
     assert any("int8" in problem for problem in outcome.problems)
     assert {s.key.role for s in samples if s.key.layer == 0} >= {"k", "v", "o", "router"}
+
+
+def test_a_cache_that_cannot_be_written_costs_no_measurement(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where a directory should be")
+    order = CacheOrder(cached(tmp_path, 1), (), 1 << 30)
+    samples, outcome = measured(MeasureRequest(run.save(1, weights()), cache=order))
+    assert samples
+    assert outcome.problems == []
+    assert any(note.startswith("base cache:") for note in outcome.notes)
