@@ -55,6 +55,7 @@ def _show(seen: dict[str, Any], console: Console) -> None:
     dtypes = ", ".join(f"{count} {dtype}" for dtype, count in sorted(seen["dtypes"].items()))
     facts = {
         "format": seen["format"],
+        "recognised": _recognised(seen["claims"]),
         "step": "unknown" if seen["step"] is None else str(seen["step"]),
         "complete": "yes: every header agrees with its file",
         "files": f"{len(seen['files'])}: {_few(seen['files'])}",
@@ -73,6 +74,14 @@ def _show(seen: dict[str, Any], console: Console) -> None:
         console.print(f"{len(seen['unreadable'])} cannot be measured by dtype: {_few(seen['unreadable'])}")
     for note in seen["notes"]:
         console.print(f"note: {note}")
+
+
+def _recognised(claims: list[dict[str, str]]) -> str:
+    """By what the format was recognised, and which looser ones would have taken it as well."""
+    first, *others = claims
+    looser = ", ".join(f"{claim['format']} by {claim['by']}" for claim in others)
+    also = f"; the stricter wins over {looser}" if others else ""
+    return f"by {_few([first['by']])}{also}"
 
 
 def _layers(layers: list[dict[str, Any]]) -> Table:

@@ -29,7 +29,7 @@ from foreshock.daemon.errors import (
 )
 from foreshock.daemon.formats import claiming_format, open_checkpoint
 from foreshock.daemon.formats.base import Checkpoint
-from foreshock.daemon.formats.files import open_directory
+from foreshock.daemon.formats.tree import open_directory
 
 UNFINISHED_MARKER = "checkpoint-is-incomplete.txt"
 """What Hugging Face's Trainer keeps in a checkpoint that it saves on SIGTERM, until it is whole."""
@@ -202,7 +202,7 @@ class Scanner:
             return Sighting(
                 name, step, named, Condition.WRITING, signature, reason="not quiet for long enough"
             )
-        if named and claiming_format(frozenset(file for file, _, _ in listing.files)) is None:
+        if named and claiming_format(listing.names) is None:
             return Sighting(name, step, named, Condition.WRITING, signature, reason="no weights in it yet")
         return self._open(name, step, signature)
 

@@ -3,62 +3,53 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from foreshock.daemon.formats.base import Location
-from foreshock.daemon.formats.files import Files, explain, open_directory
+from foreshock.daemon.formats.files import Files, explain
 
 _SAMPLE_BYTES = 4096
-MAX_FILES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The regular files of a checkpoint, sorted by name, with size and time of change."""
+    """The regular files of a checkpoint by relative path, sorted, with size and time of change."""
 
-    files: tuple[tuple[str, int, int], ...]
+    files: Mapping[str, tuple[int, int]]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Relative paths of the files."""
+        return frozenset(self.files)
 
     def state(self, name: str) -> tuple[int, int] | None:
         """Size and time of change of a file; None when it is not there."""
-        return next(((size, time) for each, size, time in self.files if each == name), None)
+        return self.files.get(name)
 
     @property
     def signature(self) -> str:
         """Digest of names, sizes and times: equal as long as nothing was written."""
         digest = hashlib.sha256()
-        for name, size, modified_ns in self.files:
+        for name, (size, modified_ns) in self.files.items():
             digest.update(f"{name}\0{size}\0{modified_ns}\0".encode("utf-8", "surrogateescape"))
         return digest.hexdigest()[:24]
 
 
 def list_files(path: Path) -> Listing:
-    """Files of a checkpoint directory (not of directories in it), or the one file that it is.
+    """All files below a checkpoint directory, or the one file that it is.
 
     Raises:
-        VanishedCheckpoint, UnreadableCheckpoint: the directory is gone or closed.
+        VanishedCheckpoint, UnreadableCheckpoint, UnsupportedCheckpoint: see `Files.entries`.
     """
     try:
         if not path.is_dir():
             status = path.stat()
-            return Listing(((path.name, status.st_size, status.st_mtime_ns),))
-        return Listing(tuple(sorted(_entries(path))))
+            return Listing({path.name: (status.st_size, status.st_mtime_ns)})
     except OSError as error:
         raise explain(error, path) from error
-
-
-def _entries(directory: Path) -> Iterator[tuple[str, int, int]]:
-    descriptor = open_directory(directory)
-    try:
-        with os.scandir(descriptor) as entries:
-            for entry in islice((each for each in entries if each.is_file()), MAX_FILES):
-                status = entry.stat()
-                yield entry.name, status.st_size, status.st_mtime_ns
-    finally:
-        os.close(descriptor)
+    return Listing({entry.name: (entry.size, entry.modified_ns) for entry in Files(path).entries()})
 
 
 def content_digest(path: Path, names: tuple[str, ...]) -> str:

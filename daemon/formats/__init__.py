@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from foreshock.daemon.errors import UnsupportedCheckpoint
@@ -21,12 +22,26 @@ FORMATS: tuple[Format, ...] = (
     TorchDistributedCheckpoint(),
     TorchFiles(),
 )
-"""In the order they are asked; the first that claims a place reads it."""
+"""The stricter before the looser; the first that claims a place reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A format that takes a place for its own, and by what."""
+
+    format: Format
+    reason: str
+
+
+def claims_on(names: frozenset[str]) -> tuple[Claim, ...]:
+    """Every format's claim on a directory of these files, the strictest first: that one reads it."""
+    found = (Claim(each, each.claims(names)) for each in FORMATS)
+    return tuple(claim for claim in found if claim.reason)
 
 
 def claiming_format(names: frozenset[str]) -> Format | None:
-    """The first format that claims a directory of these names."""
-    return next((format_ for format_ in FORMATS if format_.claims(names)), None)
+    """The first format that claims a directory of these files."""
+    return next((each for each in FORMATS if each.claims(names)), None)
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -38,8 +53,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
         CheckpointError: whatever the format finds.
     """
     location = Location.of(path)
-    names = (location.entry,) if location.entry else location.files.names()
-    format_ = claiming_format(frozenset(names))
+    format_ = claiming_format(location.names_meant())
     if format_ is None:
         looked_for = "; ".join(f"{each.looks_for} ({each.name})" for each in FORMATS)
         raise UnsupportedCheckpoint(f"{path}: not a checkpoint that can be read. Looked for: {looked_for}")

@@ -10,13 +10,17 @@ from __future__ import annotations
 import math
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from foreshock.daemon.errors import CorruptCheckpoint, UnreadableCheckpoint, UnsupportedCheckpoint
 from foreshock.daemon.formats.files import Files, explain
 from foreshock.daemon.formats.quoting import shown
+from foreshock.daemon.formats.tree import below
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_DIMENSIONS = 8
 MAX_NAME_BYTES = 4096
@@ -163,15 +167,34 @@ class Location:
     Attributes:
         files: reads below the directory.
         entry: the file's name; empty when the directory as a whole is the checkpoint.
+        folder: below the directory, where a framework keeps the part that is meant; mostly empty. Names
+            of `Files` stay relative to the directory: see `at`.
     """
 
     files: Files
     entry: str = ""
+    folder: str = ""
 
     @property
     def path(self) -> Path:
         """For people and messages."""
-        return self.files.root / self.entry if self.entry else self.files.root
+        return self.files.root / self.at(self.entry)
+
+    def names(self) -> tuple[str, ...]:
+        """All files that are there, sorted, relative to the folder."""
+        return tuple(sorted(below(frozenset(self.files.names()), self.folder)))
+
+    def names_meant(self) -> frozenset[str]:
+        """What formats are asked to claim: only the file itself when the location is one."""
+        return frozenset((self.entry,) if self.entry else self.names())
+
+    def at(self, name: str) -> str:
+        """A name relative to the folder as `Files` and `Piece.file` want it: relative to the directory."""
+        return f"{self.folder}/{name}".rstrip("/") if self.folder else name
+
+    def within(self, folder: str) -> Location:
+        """The same directory, with a folder below this one's folder in view."""
+        return replace(self, folder=self.at(folder))
 
     @classmethod
     def of(cls, path: Path) -> Location:
@@ -198,11 +221,12 @@ class Format(Protocol):
         """What makes this format claim a place, for the message that nothing did."""
         ...
 
-    def claims(self, names: frozenset[str]) -> bool:
-        """Whether the place looks like this format, from names alone.
+    def claims(self, names: frozenset[str]) -> str:
+        """What there looks like this format, for people (`.metadata`); empty when nothing does.
 
         Args:
-            names: entries of the directory; only the file itself when the location is one file.
+            names: relative paths of all files below the directory (see `tree.at_root`, `tree.below`);
+                only the file itself when the location is one file.
         """
         ...
 
@@ -255,6 +279,27 @@ class Checkpoint(Protocol):
         Raises:
             KeyError: no tensor has that name.
             CorruptCheckpoint: a shard's own header contradicts the index.
+        """
+        ...
+
+
+@runtime_checkable
+class ReadsItself(Protocol):
+    """A checkpoint whose tensors do not lie in its files as they are: compressed, or products of factors.
+
+    Its `pieces` yields nothing; `reading.read_tensor` asks it instead.
+    """
+
+    def read(self, name: str, files: Files, start: int, stop: int) -> Tensor:
+        """Rows `start` to `stop` of a tensor, on the CPU, in the dtype that `tensors` declares.
+
+        Args:
+            name: in `Checkpoint.tensors`.
+            files: of the checkpoint's root; counts what is read.
+            start, stop: within the first dimension; 0 and 1 for a tensor without dimensions.
+
+        Raises:
+            KeyError, CorruptCheckpoint, VanishedCheckpoint, UnreadableCheckpoint: as `read_tensor`.
         """
         ...
 

@@ -7,7 +7,7 @@ are all placed by their offsets alone. The index is read as inert data (torch re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pickle import STOP
@@ -37,6 +37,7 @@ from foreshock.daemon.formats.inert_values import Global, Stub
 from foreshock.daemon.formats.nested_values import plain_values
 from foreshock.daemon.formats.quoting import shown
 from foreshock.daemon.formats.torch_zip import REDUCERS, TensorRef, checked_tensor, read_torch_file
+from foreshock.daemon.formats.tree import at_root
 
 METADATA = ".metadata"
 STEP_KEYS = frozenset({"step", "global_step", "iteration", "iter_num"})
@@ -64,12 +65,17 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class DistributedCheckpoint:
-    """An opened index."""
+    """An opened index.
+
+    Attributes:
+        objects: by name, where what is no tensor lies.
+    """
 
     format: str
     source: Files
     tensors: Mapping[str, TensorInfo]
     chunks: Mapping[str, tuple[Chunk, ...]]
+    objects: Mapping[str, Chunk]
     metadata: Mapping[str, Any]
     files: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -79,10 +85,23 @@ class DistributedCheckpoint:
         """The checkpoint's directory."""
         return self.source.root
 
+    def read_object(self, name: str) -> Any:
+        """What was saved under a name that is no tensor's, inert (see `inert_pickle`).
+
+        Raises:
+            KeyError: no object has that name.
+            CorruptCheckpoint: it is no archive that `torch.save` wrote.
+        """
+        return _read_object(self.source, self.objects[name])
+
     def pieces(self, name: str) -> Iterator[Piece]:
         """One piece a chunk; the chunk's own archive header is read here."""
+        return self.pieces_of(name, self.chunks[name])
+
+    def pieces_of(self, name: str, chunks: Iterable[Chunk]) -> Iterator[Piece]:
+        """The pieces of some of a tensor's chunks: of one layer, where all layers are one tensor."""
         info = self.tensors[name]
-        for chunk in self.chunks[name]:
+        for chunk in chunks:
             if 0 in chunk.shape:
                 continue
             where = f"{self.root / chunk.file} at byte {chunk.offset}"
@@ -105,31 +124,45 @@ class TorchDistributedCheckpoint:
     name: str = "torch.distributed.checkpoint"
     looks_for: str = f"{METADATA} beside *.distcp files"
 
-    def claims(self, names: frozenset[str]) -> bool:
+    def claims(self, names: frozenset[str]) -> str:
         """The index, or chunks that still wait for it."""
-        return METADATA in names or any(name.endswith(".distcp") for name in names)
+        if METADATA in names:
+            return METADATA
+        return next((name for name in sorted(at_root(names)) if name.endswith(".distcp")), "")
 
     def open(self, location: Location) -> Checkpoint:
         """Read the index, and check that chunks cover tensors and lie within the files."""
-        files = location.files
-        where = str(files.root / METADATA)
-        if METADATA not in files.names():
-            raise IncompleteCheckpoint(f"{where}: not there yet; it is written last")
-        pickled = files.read_whole(METADATA, limit=MAX_PICKLE_BYTES)
-        if not pickled.endswith(STOP):
-            raise IncompleteCheckpoint(f"{where}: {len(pickled)} bytes without an end; still being written")
-        index = load(pickled, where=where, reducers=REDUCERS)
-        located = _locate(index, where)
-        names = _check_files(files, located)
-        tensors: dict[str, TensorInfo] = {}
-        placed: dict[str, tuple[Chunk, ...]] = {}
-        lists = _ChunkLists(where)
-        for name, declared in sorted(_declarations(index, where), key=lambda pair: pair[0]):
-            info = _declared_tensor(name, declared, where)
-            tensors[name] = info
-            placed[name] = _placed(info, lists.of(name, declared), located.get(name, {}), where)
-        metadata = _own_step(files, located, set(tensors))
-        return DistributedCheckpoint(self.name, files, tensors, placed, metadata, (METADATA, *names))
+        return read_distributed(location, self.name)
+
+
+def read_distributed(location: Location, format_name: str) -> DistributedCheckpoint:
+    """Read an index and check it; for formats that keep the checkpoint in a folder or give it other names.
+
+    Raises:
+        IncompleteCheckpoint: the index is not there, or names what is not there.
+        CorruptCheckpoint, UnsupportedCheckpoint: see `Format.open`.
+    """
+    files, index_file = location.files, location.at(METADATA)
+    where = str(files.root / index_file)
+    if METADATA not in location.names():
+        raise IncompleteCheckpoint(f"{where}: not there yet; it is written last")
+    pickled = files.read_whole(index_file, limit=MAX_PICKLE_BYTES)
+    if not pickled.endswith(STOP):
+        raise IncompleteCheckpoint(f"{where}: {len(pickled)} bytes without an end; still being written")
+    index = load(pickled, where=where, reducers=REDUCERS)
+    located = _locate(index, location, where)
+    names = _check_files(files, located)
+    tensors: dict[str, TensorInfo] = {}
+    placed: dict[str, tuple[Chunk, ...]] = {}
+    lists = _ChunkLists(where)
+    for name, declared in sorted(_declarations(index, where), key=lambda pair: pair[0]):
+        info = _declared_tensor(name, declared, where)
+        tensors[name] = info
+        placed[name] = _placed(info, lists.of(name, declared), located.get(name, {}), where)
+    objects = {name: next(iter(located[name].values())) for name in sorted(located.keys() - tensors)}
+    metadata = _own_step(files, objects)
+    read = (index_file, *names)
+    return DistributedCheckpoint(format_name, files, tensors, placed, objects, metadata, read)
 
 
 def _mapping(index: Any, attribute: str, where: str) -> dict[Any, Any]:
@@ -162,7 +195,7 @@ class _ChunkLists:
         return chunks
 
 
-def _locate(index: Any, where: str) -> Located:
+def _locate(index: Any, location: Location, where: str) -> Located:
     located: dict[str, dict[str, Chunk]] = {}
     for key, info in _mapping(index, "storage_data", where).items():
         if not isinstance(key, Stub) or not isinstance(info, Stub):
@@ -177,7 +210,7 @@ def _locate(index: Any, where: str) -> Located:
                 f"{where}: chunks are stored through a transformation ({shown(name)}), such as compression;"
                 " save without storage extensions"
             )
-        file = checked_name(info.attribute("relative_path"), where=where)
+        file = location.at(checked_name(info.attribute("relative_path"), where=where))
         first = tuple(start or ())
         located.setdefault(name, {})[text_of(first)] = Chunk(file, offset, length, first, ())
     return located
@@ -260,16 +293,18 @@ def _inside(start: Any, shape: Any, whole: tuple[int, ...]) -> bool:
     )
 
 
-def _own_step(files: Files, located: Located, tensors: set[str]) -> dict[str, Any]:
+def _own_step(files: Files, objects: Mapping[str, Chunk]) -> dict[str, Any]:
     """The step that the trainer saved as an object of its own (`step`, `train_state.step` …)."""
     entries: dict[str, Chunk] = {}
-    for name in sorted(located.keys() - tensors, key=lambda name: (name.count("."), name)):
-        chunk = next(iter(located[name].values()))
+    for name in sorted(objects, key=lambda name: (name.count("."), name)):
         key = name.rsplit(".", 1)[-1]
-        if key in STEP_KEYS and chunk.length <= MAX_STEP_ENTRY_BYTES:
-            entries.setdefault(key, chunk)
+        if key in STEP_KEYS and objects[name].length <= MAX_STEP_ENTRY_BYTES:
+            entries.setdefault(key, objects[name])
     found: dict[str, Any] = {}
     for key, chunk in entries.items():
-        file = read_torch_file(files, chunk.file, start=chunk.offset, length=chunk.length)
-        found.update(plain_values({key: file.content}))
+        found.update(plain_values({key: _read_object(files, chunk)}))
     return found
+
+
+def _read_object(files: Files, chunk: Chunk) -> Any:
+    return read_torch_file(files, chunk.file, start=chunk.offset, length=chunk.length).content

@@ -20,9 +20,11 @@ from foreshock.daemon.errors import (
     CheckpointError,
     CorruptCheckpoint,
     UnreadableCheckpoint,
+    UnsupportedCheckpoint,
     VanishedCheckpoint,
 )
 from foreshock.daemon.formats.quoting import shown
+from foreshock.daemon.formats.tree import FileEntry, TooManyFiles, list_tree
 
 MAX_FILE_NAME_BYTES = 4096
 MAX_COMPONENT_BYTES = 255
@@ -129,13 +131,21 @@ class Files:
         self._first_states: dict[str, FileState] = {}
 
     def names(self) -> tuple[str, ...]:
-        """Names of the entries of the directory itself, sorted."""
+        """Relative paths of all files below the directory, sorted; see `list_tree`."""
+        return tuple(entry.name for entry in self.entries())
+
+    def entries(self) -> list[FileEntry]:
+        """All files below the directory with size and time of change, sorted by name.
+
+        Raises:
+            VanishedCheckpoint, UnreadableCheckpoint: the directory is gone or closed.
+            UnsupportedCheckpoint: more files than any checkpoint has.
+        """
         with self._explained(""):
-            directory = open_directory(self.root)
             try:
-                return tuple(sorted(os.listdir(directory)))  # noqa: PTH208 - names are wanted, not paths
-            finally:
-                os.close(directory)
+                return list_tree(self.root)
+            except TooManyFiles as error:
+                raise UnsupportedCheckpoint(f"{error}: this is no checkpoint's directory") from error
 
     def state(self, name: str) -> FileState:
         """Size and identity of a file; `VanishedCheckpoint` if it differs from what it was at first."""
@@ -222,15 +232,6 @@ class Files:
             yield
         except OSError as error:
             raise explain(error, self.root / name) from error
-
-
-def open_directory(path: Path) -> int:
-    """A descriptor to list a directory by, without touching its access time where that is allowed."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    try:
-        return os.open(path, flags | os.O_NOATIME)
-    except PermissionError:  # O_NOATIME is for the owner only
-        return os.open(path, flags)
 
 
 def _open_for_reading(directory: int, name: str) -> int:

@@ -28,6 +28,7 @@ from foreshock.daemon.formats.files import Files
 from foreshock.daemon.formats.quoting import shown
 from foreshock.daemon.formats.shard_index import merge_shards, read_shard_index
 from foreshock.daemon.formats.strict_json import parse_object
+from foreshock.daemon.formats.tree import at_root
 
 MAX_HEADER_BYTES = 100_000_000
 """The limit of the safetensors library itself."""
@@ -158,50 +159,55 @@ class Safetensors:
     name: str = "safetensors"
     looks_for: str = f"{INDEX}, {SINGLE}, or a single *.safetensors file"
 
-    def claims(self, names: frozenset[str]) -> bool:
+    def claims(self, names: frozenset[str]) -> str:
         """An index, the usual name, or any safetensors file."""
-        return INDEX in names or any(map(_is_weight_file, names))
+        if INDEX in names:
+            return INDEX
+        candidates = _weight_files(names)
+        return SINGLE if SINGLE in candidates else next(iter(candidates), "")
 
     def open(self, location: Location) -> Checkpoint:
         """Check every shard's header, and the index against them."""
-        files = location.files
         if location.entry not in {"", INDEX}:
-            return self._single(files, location.entry, ())
-        names = files.names()
+            return self._single(location, location.entry)
+        names = frozenset(location.names())
         if INDEX in names:
-            return self._sharded(files, names)
-        candidates = [name for name in names if _is_weight_file(name)]
+            return self._sharded(location, names)
+        candidates = _weight_files(names)
         if SINGLE in candidates:
-            return self._single(files, SINGLE, ())
+            return self._single(location, SINGLE)
         if any("-of-" in name for name in candidates):
             raise IncompleteCheckpoint(
-                f"{files.root}: {len(candidates)} shards, but {INDEX} is not there yet"
+                f"{location.path}: {len(candidates)} shards, but {INDEX} is not there yet"
             )
         if len(candidates) == 1:
-            return self._single(files, candidates[0], ())
+            return self._single(location, candidates[0])
         raise UnsupportedCheckpoint(
-            f"{files.root}: {len(candidates)} safetensors files and no {INDEX}: name the one that is meant"
+            f"{location.path}: {len(candidates)} safetensors files and no {INDEX}: name the one that is meant"
         )
 
-    def _single(self, files: Files, file: str, notes: tuple[str, ...]) -> Checkpoint:
-        content = read_safetensors_file(files, file)
+    def _single(self, location: Location, entry: str) -> Checkpoint:
+        file = location.at(entry)
+        content = read_safetensors_file(location.files, file)
         return MappedCheckpoint(
-            self.name, files.root, content.tensors, (file,), content.layout, content.metadata, notes
+            self.name, location.files.root, content.tensors, (file,), content.layout, content.metadata
         )
 
-    def _sharded(self, files: Files, names: tuple[str, ...]) -> Checkpoint:
-        index = read_shard_index(files, INDEX)
-        shards = {file: read_safetensors_file(files, file) for file in index.present(names)}
+    def _sharded(self, location: Location, names: frozenset[str]) -> Checkpoint:
+        files = location.files
+        index = read_shard_index(files, location.at(INDEX))
+        shards = {file: read_safetensors_file(files, location.at(file)) for file in index.present(names)}
         tensors, notes = merge_shards(
-            index, {file: content.tensors for file, content in shards.items()}, str(files.root)
+            index, {file: content.tensors for file, content in shards.items()}, str(location.path)
         )
-        strays = [name for name in names if _is_weight_file(name) and name not in shards]
+        strays = [name for name in _weight_files(names) if name not in shards]
         if strays:
             notes = (*notes, f"not named by {INDEX}, ignored: {', '.join(strays[:5])}")
         layout = {name: shards[index.weight_map[name]].layout[name] for name in tensors}
-        return MappedCheckpoint(self.name, files.root, tensors, (INDEX, *shards), layout, {}, notes)
+        read = tuple(map(location.at, (INDEX, *shards)))
+        return MappedCheckpoint(self.name, files.root, tensors, read, layout, {}, notes)
 
 
-def _is_weight_file(name: str) -> bool:
+def _weight_files(names: frozenset[str]) -> tuple[str, ...]:
     """Not those with a dot in front: writers use such names until a file is whole."""
-    return name.endswith(".safetensors") and not name.startswith(".")
+    return tuple(sorted(n for n in at_root(names) if n.endswith(".safetensors") and not n.startswith(".")))

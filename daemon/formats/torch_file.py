@@ -24,6 +24,7 @@ from foreshock.daemon.formats.torch_zip import (
     checked_tensor,
     read_torch_file,
 )
+from foreshock.daemon.formats.tree import at_root
 
 INDEX = "pytorch_model.bin.index.json"
 SINGLE = "pytorch_model.bin"
@@ -69,7 +70,7 @@ class TorchCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shard:
+class TorchShard:
     """One file's tensors, and by path why others cannot be read."""
 
     file: TorchFile
@@ -78,7 +79,13 @@ class _Shard:
     refused: Mapping[str, str]
 
 
-def _read_shard(files: Files, name: str) -> _Shard:
+def read_torch_shard(files: Files, name: str) -> TorchShard:
+    """Open one archive and check every tensor in it.
+
+    Raises:
+        UnsupportedCheckpoint: it holds no tensor that can be read.
+        IncompleteCheckpoint, CorruptCheckpoint: see `read_torch_file` and `checked_tensor`.
+    """
     where = str(files.root / name)
     opened = read_torch_file(files, name)
     refs: dict[str, TensorRef] = {}
@@ -98,10 +105,10 @@ def _read_shard(files: Files, name: str) -> _Shard:
     if not tensors:
         reason = next(iter(refused.values()), "it holds no tensor")
         raise UnsupportedCheckpoint(f"{where}: no weights to read: {reason}")
-    return _Shard(opened, dict(sorted(tensors.items())), refs, refused)
+    return TorchShard(opened, dict(sorted(tensors.items())), refs, refused)
 
 
-def _notes(refused: Iterable[str]) -> tuple[str, ...]:
+def listed_reasons(refused: Iterable[str]) -> tuple[str, ...]:
     """The first few reasons, and how many there are besides."""
     reasons = sorted(refused)
     rest = len(reasons) - MAX_NOTES
@@ -116,61 +123,67 @@ class TorchFiles:
     name: str = "torch.save"
     looks_for: str = f"{INDEX}, {SINGLE}, or a single file ending in {', '.join(SUFFIXES)}"
 
-    def claims(self, names: frozenset[str]) -> bool:
+    def claims(self, names: frozenset[str]) -> str:
         """An index, the usual name, or one weight-like file."""
-        return INDEX in names or bool(_weight_files(names))
+        if INDEX in names:
+            return INDEX
+        candidates = _weight_files(names)
+        return SINGLE if SINGLE in candidates else next(iter(candidates), "")
 
     def open(self, location: Location) -> Checkpoint:
         """Read the directory and the pickle of every archive."""
-        files = location.files
         if location.entry not in {"", INDEX}:
-            return self._single(files, location.entry)
-        names = files.names()
+            return self._single(location, location.entry)
+        names = frozenset(location.names())
         if INDEX in names:
-            return self._sharded(files, names)
-        candidates = _weight_files(frozenset(names))
+            return self._sharded(location, names)
+        candidates = _weight_files(names)
         if SINGLE in candidates:
-            return self._single(files, SINGLE)
+            return self._single(location, SINGLE)
         if any("-of-" in name for name in candidates):
             raise IncompleteCheckpoint(
-                f"{files.root}: {len(candidates)} shards, but {INDEX} is not there yet"
+                f"{location.path}: {len(candidates)} shards, but {INDEX} is not there yet"
             )
         if len(candidates) == 1:
-            return self._single(files, candidates[0])
+            return self._single(location, candidates[0])
         raise UnsupportedCheckpoint(
-            f"{files.root}: {len(candidates)} files could hold the weights ({', '.join(candidates[:5])});"
+            f"{location.path}: {len(candidates)} files could hold the weights ({', '.join(candidates[:5])});"
             " name the one that is meant"
         )
 
-    def _single(self, files: Files, name: str) -> Checkpoint:
-        shard = _read_shard(files, name)
-        places = {path: (name, shard.refs[path]) for path in shard.tensors}
+    def _single(self, location: Location, entry: str) -> Checkpoint:
+        file = location.at(entry)
+        shard = read_torch_shard(location.files, file)
+        places = {path: (file, shard.refs[path]) for path in shard.tensors}
         metadata = plain_values(shard.file.content)
-        notes = _notes(shard.refused.values())
+        notes = listed_reasons(shard.refused.values())
+        opened = {file: shard.file}
         return TorchCheckpoint(
-            self.name, files, {name: shard.file}, shard.tensors, places, metadata, (name,), notes
+            self.name, location.files, opened, shard.tensors, places, metadata, (file,), notes
         )
 
-    def _sharded(self, files: Files, names: tuple[str, ...]) -> Checkpoint:
-        index = read_shard_index(files, INDEX)
-        shards = {name: _read_shard(files, name) for name in index.present(names)}
+    def _sharded(self, location: Location, names: frozenset[str]) -> Checkpoint:
+        files, index = location.files, read_shard_index(location.files, location.at(INDEX))
+        shards = {name: read_torch_shard(files, location.at(name)) for name in index.present(names)}
         refused = {path: reason for shard in shards.values() for path, reason in shard.refused.items()}
         tensors, notes = merge_shards(
-            index.without(refused), {name: shard.tensors for name, shard in shards.items()}, str(files.root)
+            index.without(refused),
+            {name: shard.tensors for name, shard in shards.items()},
+            str(location.path),
         )
-        places = {
-            path: (index.weight_map[path], shards[index.weight_map[path]].refs[path]) for path in tensors
-        }
-        opened = {name: shard.file for name, shard in shards.items()}
-        notes = (*notes, *_notes(refused.values()))
-        return TorchCheckpoint(self.name, files, opened, tensors, places, {}, (INDEX, *shards), notes)
+        holders = {path: index.weight_map[path] for path in tensors}
+        places = {path: (location.at(name), shards[name].refs[path]) for path, name in holders.items()}
+        opened = {location.at(name): shard.file for name, shard in shards.items()}
+        notes = (*notes, *listed_reasons(refused.values()))
+        read = tuple(map(location.at, (INDEX, *shards)))
+        return TorchCheckpoint(self.name, files, opened, tensors, places, {}, read, notes)
 
 
 def _weight_files(names: frozenset[str]) -> tuple[str, ...]:
     return tuple(
         sorted(
             name
-            for name in names
+            for name in at_root(names)
             if name.endswith(SUFFIXES)
             and name not in NOT_WEIGHTS
             and not name.startswith((".", "rng_state", "random_states"))

@@ -9,8 +9,8 @@ from typing import Any
 
 from foreshock.daemon.discovery.names import step_in_content, step_in_name
 from foreshock.daemon.errors import CheckpointError, ConfigError
-from foreshock.daemon.formats import open_checkpoint
-from foreshock.daemon.formats.base import READABLE_DTYPES, Checkpoint
+from foreshock.daemon.formats import claims_on, open_checkpoint
+from foreshock.daemon.formats.base import READABLE_DTYPES, Checkpoint, Location
 from foreshock.daemon.pipeline.configuration import model_config
 from foreshock.daemon.roles import HeadsOverride, resolve
 from foreshock.daemon.roles.base import RoleMap
@@ -30,12 +30,14 @@ def serve(channel: Channel, arguments: list[str]) -> None:
 def describe(path: Path, heads: list[int], config_path: str) -> dict[str, Any]:
     """Format, step, sharding, roles and what has none, as JSON-encodable values."""
     checkpoint = open_checkpoint(path)
+    claims = claims_on(Location.of(path).names_meant())
     config = model_config(checkpoint, path, config_path)
     roles = resolve(checkpoint.tensors, config, HeadsOverride(*heads))
     step = step_in_name(path.name)
     return {
         "path": str(path),
         "format": checkpoint.format,
+        "claims": [{"format": claim.format.name, "by": claim.reason} for claim in claims],
         "step": step if step is not None else step_in_content(checkpoint.metadata),
         "files": list(checkpoint.files),
         "tensors": len(checkpoint.tensors),

@@ -303,8 +303,8 @@ def test_the_owner_is_left_out_where_not_even_that_may_be_asked(tmp_path: Path) 
     assert str(error).endswith(f"permission denied; we are uid {os.geteuid()}")
 
 
-def test_names_are_those_of_the_directory_itself(root: Path) -> None:
-    assert Files(root).names() == ("data", "sub")
+def test_names_are_relative_paths_of_all_files_below(root: Path) -> None:
+    assert Files(root).names() == ("data", "sub/data")
     with pytest.raises(VanishedCheckpoint):
         Files(root / "nowhere").names()
     with pytest.raises(VanishedCheckpoint):

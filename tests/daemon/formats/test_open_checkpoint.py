@@ -74,7 +74,7 @@ def test_headers_that_do_not_fit_into_memory_are_refused(
     def exhausted(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(torch_file_module, "_read_shard", exhausted)
+    monkeypatch.setattr(torch_file_module, "read_torch_shard", exhausted)
     write_torch_file(tmp_path, W)
     with pytest.raises(UnsupportedCheckpoint, match="do not fit into memory"):
         open_checkpoint(tmp_path)
