@@ -1,7 +1,7 @@
 # The two commands that do all the set-up:
 #   make watch CHECKPOINTS=DIR    watch a run: measuring, API and dashboard
 #   make test                     the fast tests
-# Further: make demo [FAULT=none] · make check · make test-slow · make bench · make help
+# Further: make demo [FAULT=none] · make check · make test-slow · make test-genuine · make bench · make help
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +11,7 @@ FAULT ?= attention
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help watch demo test test-slow check format bench clean
+.PHONY: help watch demo test test-slow test-genuine check format bench clean
 
 help:
 	@sed -n 's/^#   //p; s/^# Further: //p' Makefile
@@ -34,10 +34,13 @@ demo: $(VENV)/installed
 	@$(BIN)/foreshock demo --fault $(FAULT) $(ARGS)
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m 'not slow and not gpu' $(ARGS)
+	$(BIN)/python -m pytest -m 'not slow and not gpu and not genuine' $(ARGS)
 
 test-slow: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m 'slow and not gpu' --timeout 900 $(ARGS)
+	$(BIN)/python -m pytest -m 'slow and not gpu and not genuine' --timeout 900 $(ARGS)
+
+test-genuine: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -m 'genuine' --timeout 900 $(ARGS)
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
@@ -54,4 +57,4 @@ bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/memory.py
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .genuine build dist .mypy_cache .ruff_cache .pytest_cache

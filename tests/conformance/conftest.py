@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.writers.layouts import LAYOUTS, Layout
+from tests.writers.layout import Layout
+from tests.writers.layouts import LAYOUTS
 from tests.writers.opening import Saved
 from tests.writers.weights import sample_counters, sample_weights
 

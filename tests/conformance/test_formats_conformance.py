@@ -14,7 +14,8 @@ from foreshock.daemon.formats import FORMATS, open_checkpoint
 from foreshock.daemon.formats.base import READABLE_DTYPES
 from foreshock.daemon.formats.files import Files
 from foreshock.daemon.formats.reading import read_tensor
-from tests.writers.layouts import LAYOUTS, Layout
+from tests.writers.layout import Layout
+from tests.writers.layouts import LAYOUTS
 from tests.writers.opening import Saved, open_counting
 from tests.writers.weights import random_bits, same_bits, sample_counters, sample_weights
 

@@ -18,10 +18,10 @@ from foreshock.daemon.errors import (
 from foreshock.daemon.formats import open_checkpoint
 from tests.writers import raw_safetensors
 from tests.writers.dcp_chunks import ChunkWriter
+from tests.writers.layout import Layout
 from tests.writers.layouts import (
     DCP,
     LAYOUTS,
-    Layout,
     Weights,
     write_sharded_safetensors,
     write_sharded_torch_files,
@@ -76,7 +76,7 @@ def test_an_allocated_file_without_content_is_waited_for(
             read_everything(tmp_path)
 
 
-@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout.is_several_files], ids=str)
+@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout.several_files], ids=str)
 def test_a_missing_file_is_waited_for(layout: Layout, originals: Mapping[str, bytes], tmp_path: Path) -> None:
     for name in originals:
         root = tmp_path / f"without-{name.strip('.')}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.writers.child_process import child_environment
-from tests.writers.layouts import Layout
+from tests.writers.layout import Layout
 from tests.writers.opening import read_everything
 from tests.writers.weights import sample_weights
 

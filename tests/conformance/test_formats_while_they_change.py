@@ -20,7 +20,8 @@ from foreshock.daemon.formats import open_checkpoint
 from foreshock.daemon.formats.files import Files
 from foreshock.daemon.formats.reading import read_tensor
 from tests.writers.child_process import child_environment
-from tests.writers.layouts import LAYOUTS, Layout
+from tests.writers.layout import Layout
+from tests.writers.layouts import LAYOUTS
 from tests.writers.opening import open_counting
 from tests.writers.weights import random_bits, sample_weights
 

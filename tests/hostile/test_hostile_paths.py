@@ -14,7 +14,8 @@ import torch
 from foreshock.daemon.errors import CheckpointError, CorruptCheckpoint, IncompleteCheckpoint
 from tests.hostile.guard import Guard
 from tests.writers.dcp_chunks import ChunkWriter
-from tests.writers.layouts import LAYOUTS, Layout
+from tests.writers.layout import Layout
+from tests.writers.layouts import LAYOUTS
 from tests.writers.weights import sample_weights
 
 SECRET = b"nothing of this may ever be opened"

@@ -5,42 +5,14 @@ from __future__ import annotations
 import json
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import save_file
-from torch import Tensor
 
 from tests.writers.dcp_chunks import ChunkWriter
-
-Weights = dict[str, Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """One way of writing.
-
-    Attributes:
-        prefix: what the layout puts before the name of a weight.
-        main_file: removed, the checkpoint is incomplete or none at all; cut, it must not be read.
-    """
-
-    name: str
-    write: Callable[[Path, Weights], None]
-    main_file: str
-    format: str
-    prefix: str = ""
-
-    @property
-    def is_several_files(self) -> bool:
-        """Whether a part of the files can be there without the others."""
-        return self.format == DCP or "sharded" in self.name
-
-    def __str__(self) -> str:
-        return self.name
+from tests.writers.layout import Layout, Weights
 
 
 def halves(weights: Weights) -> tuple[Weights, Weights]:
@@ -120,11 +92,23 @@ DCP = "torch.distributed.checkpoint"
 
 LAYOUTS = (
     Layout("safetensors", write_safetensors, "model.safetensors", SAFETENSORS),
-    Layout("safetensors-sharded", write_sharded_safetensors, "model-00002-of-00002.safetensors", SAFETENSORS),
+    Layout(
+        "safetensors-sharded",
+        write_sharded_safetensors,
+        "model-00002-of-00002.safetensors",
+        SAFETENSORS,
+        several_files=True,
+    ),
     Layout("torch", write_torch_file, "pytorch_model.bin", TORCH),
     Layout("torch-nanogpt", write_nanogpt_file, "ckpt.pt", TORCH, prefix="model."),
-    Layout("torch-sharded", write_sharded_torch_files, "pytorch_model-00002-of-00002.bin", TORCH),
-    Layout("dcp", write_dcp, "__0_0.distcp", DCP, prefix="model."),
-    Layout("dcp-rows", write_dcp_rows, "__1_0.distcp", DCP),
-    Layout("dcp-grid", write_dcp_grid, "__1_0.distcp", DCP),
+    Layout(
+        "torch-sharded",
+        write_sharded_torch_files,
+        "pytorch_model-00002-of-00002.bin",
+        TORCH,
+        several_files=True,
+    ),
+    Layout("dcp", write_dcp, "__0_0.distcp", DCP, prefix="model.", several_files=True),
+    Layout("dcp-rows", write_dcp_rows, "__1_0.distcp", DCP, several_files=True),
+    Layout("dcp-grid", write_dcp_grid, "__1_0.distcp", DCP, several_files=True),
 )

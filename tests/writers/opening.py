@@ -12,7 +12,7 @@ from foreshock.daemon.formats import claiming_format, open_checkpoint
 from foreshock.daemon.formats.base import Checkpoint, Location
 from foreshock.daemon.formats.files import Files
 from foreshock.daemon.formats.reading import read_tensor
-from tests.writers.layouts import Layout
+from tests.writers.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
