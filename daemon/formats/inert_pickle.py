@@ -104,7 +104,11 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
         self.read, self.readline = file.read, file.readline  # past the frames, which say nothing here
         self._size = len(data)
         self._reducers = reducers
+        self._globals: dict[tuple[str, str], Global] = {}
+        self._reducers_by_identity: dict[int, Reducer] = {}
         self._num_tuple_keys = 0
+        self.objects_left = FREE_OBJECTS + self._size // BYTES_PER_OBJECT
+        self._memo: list[Any] = []  # the base class's dictionary takes ten times the memory
 
     def load(self) -> Any:
         """Run until STOP, counting opcodes."""
@@ -112,37 +116,41 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
         self.stack: list[Any] = []
         self.append = self.stack.append
         self.proto = 0
-        read, dispatch, object_codes = self.read, _DISPATCH, _OBJECT_CODES
-        objects_left = FREE_OBJECTS + self._size // BYTES_PER_OBJECT
+        read, actions = self.read, _ACTIONS
         try:
             for _ in range(MAX_OPCODES):
-                opcode = read(1)
-                if not opcode:
-                    _refuse("it ends before its STOP opcode")
-                action = dispatch.get(opcode[0])
-                if action is None:
-                    _refuse(f"opcode {opcode!r} is not allowed")
-                if opcode[0] in object_codes:
-                    objects_left -= 1
-                    if objects_left < 0:
-                        _refuse(f"too many objects for its {self._size} bytes")
-                action(self)
+                actions[read(1)](self)
         except pickle._Stop as stop:  # type: ignore[attr-defined]  # noqa: SLF001
             return stop.value
         _refuse(f"more than {MAX_OPCODES} opcodes")
+
+    def count_object(self) -> None:
+        """Refuse more objects than an honest pickler makes of so many bytes."""
+        self.objects_left -= 1
+        if self.objects_left < 0:
+            _refuse(f"too many objects for its {self._size} bytes")
 
     # Names and calls -----------------------------------------------------------------------------
 
     def push_global(self) -> None:
         module = self.readline()[:-1].decode("utf-8")
         name = self.readline()[:-1].decode("utf-8")
-        self.append(Global(module, name))
+        self._push_named(module, name)
 
     def push_stack_global(self) -> None:
         name, module = self.stack.pop(), self.stack.pop()
         if type(name) is not str or type(module) is not str:
             _refuse("STACK_GLOBAL needs two strings")
-        self.append(Global(module, name))
+        self._push_named(module, name)
+
+    def _push_named(self, module: str, name: str) -> None:
+        """The same name is the same object, so that its reducer is looked up once."""
+        known = self._globals.get((module, name))
+        if known is None:
+            known = self._globals[module, name] = Global(module, name)
+            if reducer := self._reducers.get(known.path):
+                self._reducers_by_identity[id(known)] = reducer
+        self.append(known)
 
     def call(self) -> None:
         args, function = self.stack.pop(), self.stack.pop()
@@ -169,7 +177,7 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
     def _called(self, function: Any, args: Any) -> Any:
         if not isinstance(args, tuple):
             _refuse("a call without an argument tuple")
-        reducer = self._reducers.get(function.path) if isinstance(function, Global) else None
+        reducer = self._reducers_by_identity.get(id(function))
         return reducer(args) if reducer else Stub(function, args)
 
     def push_persistent(self) -> None:
@@ -234,6 +242,44 @@ class _Machine(pickle._Unpickler):  # noqa: SLF001 - the documented class is the
         if self._num_tuple_keys > MAX_TUPLE_KEYS:
             _refuse(f"more than {MAX_TUPLE_KEYS} tuples as dictionary keys")
 
+    # Values that are met again ---------------------------------------------------------------------
+
+    def memoize(self) -> None:
+        self._memo.append(self.stack[-1])
+
+    def put_text(self) -> None:
+        self._put(int(self.readline()[:-1]))
+
+    def put_short(self) -> None:
+        self._put(self.read(1)[0])
+
+    def put_long(self) -> None:
+        self._put(*struct.unpack("<I", self.read(4)))
+
+    def _put(self, index: int) -> None:
+        """Picklers number what they remember one after the other; optimised pickles leave gaps."""
+        memo = self._memo
+        if not 0 <= index <= self._size:
+            _refuse(f"value number {index} to remember in {self._size} bytes")
+        if index >= len(memo):
+            memo.extend([_ABSENT] * (index + 1 - len(memo)))
+        memo[index] = self.stack[-1]
+
+    def get_text(self) -> None:
+        self._get(int(self.readline()[:-1]))
+
+    def get_short(self) -> None:
+        self._get(self.read(1)[0])
+
+    def get_long(self) -> None:
+        self._get(*struct.unpack("<I", self.read(4)))
+
+    def _get(self, index: int) -> None:
+        value = self._memo[index] if 0 <= index < len(self._memo) else _ABSENT
+        if value is _ABSENT:
+            _refuse(f"value number {index} was never remembered")
+        self.append(value)
+
     # Sizes that are claimed, and need not be true ----------------------------------------------------
 
     def skip_frame_size(self) -> None:
@@ -271,9 +317,8 @@ _HARMLESS = (
     "STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
     "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
     "TUPLE", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST", "LIST", "EMPTY_DICT",
-    "GET", "BINGET", "LONG_BINGET", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE",
 )  # fmt: skip
-"""Opcodes of the standard machine that only push, pop and remember plain values."""
+"""Opcodes of the standard machine that only push and pop plain values."""
 
 
 _OBJECTS = (
@@ -307,6 +352,13 @@ _OURS: Mapping[str, Callable[[_Machine], None]] = {
     "SETITEM": _Machine.set_one,
     "SETITEMS": _Machine.set_many,
     "DICT": _Machine.push_dict,
+    "MEMOIZE": _Machine.memoize,
+    "PUT": _Machine.put_text,
+    "BINPUT": _Machine.put_short,
+    "LONG_BINPUT": _Machine.put_long,
+    "GET": _Machine.get_text,
+    "BINGET": _Machine.get_short,
+    "LONG_BINGET": _Machine.get_long,
     "FRAME": _Machine.skip_frame_size,
     "LONG4": _Machine.push_long_integer,
     "BYTEARRAY8": _Machine.push_bytearray,
@@ -318,4 +370,36 @@ _DISPATCH: Mapping[int, Callable[[Any], None]] = {
 }
 """By opcode; what is not here (extension registry, out-of-band buffers) is refused."""
 
-_OBJECT_CODES: Final = frozenset(map(_code, _OBJECTS))
+_ABSENT: Final = object()
+
+
+def _counted(action: Callable[[Any], None]) -> Callable[[_Machine], None]:
+    """The same action, which makes an object."""
+
+    def act(machine: _Machine) -> None:
+        machine.count_object()
+        action(machine)
+
+    return act
+
+
+def _not_allowed(code: int) -> Callable[[_Machine], None]:
+    def refuse(machine: _Machine) -> NoReturn:
+        del machine
+        _refuse(f"opcode {bytes((code,))!r} is not allowed")
+
+    return refuse
+
+
+def _ended(machine: _Machine) -> NoReturn:
+    del machine
+    _refuse("it ends before its STOP opcode")
+
+
+_ACTIONS: Mapping[bytes, Callable[[_Machine], None]] = {
+    **{bytes((code,)): _not_allowed(code) for code in range(256)},
+    **{bytes((code,)): action for code, action in _DISPATCH.items()},
+    **{bytes((code,)): _counted(_DISPATCH[code]) for code in map(_code, _OBJECTS)},
+    b"": _ended,
+}
+"""By what is read next."""
