@@ -1,17 +1,19 @@
 # The two commands that do all the set-up:
 #   make watch CHECKPOINTS=DIR    watch a run: measuring, API and dashboard
 #   make test                     the fast tests
-# Further: make demo [FAULT=none] · make check · make test-slow · make test-genuine · make bench · make help
+# Further: make demo [FAULT=none] · make check · make test-slow · make test-genuine · make fuzz [SECONDS=600]
+# Further: make bench · make help
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := .ci/constraints.txt
 FAULT ?= attention
+SECONDS ?= 600
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help watch demo test test-slow test-genuine check format bench clean
+.PHONY: help watch demo test test-slow test-genuine fuzz check format bench clean
 
 help:
 	@sed -n 's/^#   //p; s/^# Further: //p' Makefile
@@ -41,6 +43,10 @@ test-slow: $(VENV)/installed-dev
 
 test-genuine: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m 'genuine' --timeout 900 $(ARGS)
+
+fuzz: $(VENV)/installed-dev
+	@for parser in safetensors shard_index pickle torch_file dcp_index; do \
+		echo "$$parser, $(SECONDS) seconds"; $(BIN)/python -m tests.fuzz $$parser $(SECONDS) || exit 1; done
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
