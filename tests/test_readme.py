@@ -15,6 +15,9 @@ import torch
 from foreshock.api.app import create_app
 from foreshock.api.server import ApiServer
 from foreshock.daemon.config import Settings
+from foreshock.daemon.errors import IncompleteCheckpoint
+from foreshock.daemon.formats.base import Location
+from foreshock.daemon.formats.within import Within
 from foreshock.daemon.monitors import CATALOGUE
 from foreshock.daemon.monitors.base import LayerState
 from foreshock.daemon.pipeline.training_log import METRICS
@@ -22,6 +25,8 @@ from foreshock.daemon.roles.base import Layer, Role
 from foreshock.storage.store import Store
 from tests.daemon.cli.test_command_line import foreshock
 from tests.daemon.watch.watching import Job
+from tests.writers.layouts import write_dcp_grid
+from tests.writers.weights import sample_weights
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -119,8 +124,27 @@ def test_its_curl_commands_answer(served: int) -> None:
         assert len(done.stdout) > 2, line
 
 
+def test_its_example_of_a_format_works(tmp_path: Path) -> None:
+    example, _ = blocks("python")
+    names: dict[str, object] = {}
+    exec(
+        "from foreshock.daemon.formats.dcp import TorchDistributedCheckpoint\n"
+        "from foreshock.daemon.formats.within import Within\n" + example,
+        names,
+    )
+    acme = names["ACME"]
+    assert isinstance(acme, Within)
+    weights = sample_weights()
+    write_dcp_grid(tmp_path / "weights", weights)
+    with pytest.raises(IncompleteCheckpoint, match=r"done\.json"):
+        acme.open(Location.of(tmp_path))
+    (tmp_path / "done.json").write_text("{}")
+    assert acme.claims(Location.of(tmp_path).names_meant()) == "weights/.metadata"
+    assert acme.open(Location.of(tmp_path)).tensors.keys() == weights.keys()
+
+
 def test_its_example_of_a_monitor_works() -> None:
-    (example,) = blocks("python")
+    _, example = blocks("python")
     names: dict[str, object] = {}
     exec(
         "from collections.abc import Iterator\n"

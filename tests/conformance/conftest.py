@@ -10,7 +10,7 @@ import pytest
 
 from tests.writers.layout import Layout
 from tests.writers.layouts import LAYOUTS
-from tests.writers.opening import Saved
+from tests.writers.opening import Saved, files_below
 from tests.writers.weights import sample_counters, sample_weights
 
 
@@ -33,7 +33,7 @@ def layout(request: pytest.FixtureRequest) -> Layout:
 def _written(layout: Layout, root: Path) -> Mapping[str, bytes]:
     root.mkdir()
     layout.write(root, sample_weights())
-    return {path.name: path.read_bytes() for path in sorted(root.iterdir())}
+    return {name: (root / name).read_bytes() for name in files_below(root)}
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from foreshock.daemon.formats.reading import read_tensor
 from tests.writers.child_process import child_environment
 from tests.writers.layout import Layout
 from tests.writers.layouts import LAYOUTS
-from tests.writers.opening import open_counting
+from tests.writers.opening import files_below, open_counting
 from tests.writers.weights import random_bits, sample_weights
 
 LONG_AGO = 1_000_000_000
@@ -80,7 +80,7 @@ def test_a_file_changed_while_its_data_is_read_gives_no_tensor(
     layout: Layout, tmp_path: Path, change: Change
 ) -> None:
     layout.write(tmp_path, {"w": random_bits((64, 64), torch.float32, 1)})
-    for path in tmp_path.iterdir():
+    for path in [tmp_path / name for name in files_below(tmp_path)]:
         os.utime(path, (LONG_AGO, LONG_AGO))  # or the change might fall into the same tick of the clock
     checkpoint = open_checkpoint(tmp_path)
     with pytest.raises(VanishedCheckpoint, match=r"changed while it was read|was cut while it was read"):
@@ -89,10 +89,10 @@ def test_a_file_changed_while_its_data_is_read_gives_no_tensor(
 
 def test_a_file_replaced_after_its_header_was_read_gives_no_tensor(layout: Layout, tmp_path: Path) -> None:
     layout.write(tmp_path, sample_weights())
-    for path in list(tmp_path.iterdir()):
+    for path in [tmp_path / name for name in files_below(tmp_path)]:
         os.utime(path, (LONG_AGO, LONG_AGO))
     checkpoint, files = open_counting(tmp_path)
-    for path in list(tmp_path.iterdir()):
+    for path in [tmp_path / name for name in files_below(tmp_path)]:
         other = tmp_path / f"new-{path.name}"
         other.write_bytes(path.read_bytes())
         other.rename(path)
@@ -154,7 +154,7 @@ def test_another_users_files_are_unreadable_and_the_message_says_whose_they_are(
             root = public_directory / f"{layout.name}-{mode:o}"
             root.mkdir()
             layout.write(root, sample_weights())
-            for path in root.iterdir():
+            for path in [root / name for name in files_below(root)]:
                 path.chmod(mode)
             roots.append(root)
     hidden = public_directory / "hidden"

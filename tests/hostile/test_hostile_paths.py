@@ -16,6 +16,7 @@ from tests.hostile.guard import Guard
 from tests.writers.dcp_chunks import ChunkWriter
 from tests.writers.layout import Layout
 from tests.writers.layouts import LAYOUTS
+from tests.writers.opening import files_below
 from tests.writers.weights import sample_weights
 
 SECRET = b"nothing of this may ever be opened"
@@ -82,7 +83,7 @@ def test_a_chunk_in_a_directory_below_is_read(guard: Guard, root: Path) -> None:
 
 def link_out(file: Path, outside: Path) -> None:
     file.rename(outside / file.name)
-    file.symlink_to(f"../{file.name}")
+    file.symlink_to(os.path.relpath(outside / file.name, file.parent))
 
 
 def link_out_absolutely(file: Path, outside: Path) -> None:
@@ -125,7 +126,7 @@ def test_something_else_in_place_of_a_file(guard: Guard, layout: Layout, root: P
     if swap is device and os.geteuid() != 0:
         pytest.skip("only root can make a device")
     layout.write(root, sample_weights())
-    for file in sorted(root.iterdir()):
+    for file in [root / name for name in files_below(root)]:
         kept = file.read_bytes()
         swap(file, root.parent)
         outcome = guard.read_within_limits(root)
@@ -140,7 +141,7 @@ def test_something_else_in_place_of_a_file(guard: Guard, layout: Layout, root: P
 
 def test_a_link_to_nothing_is_a_file_that_is_still_to_come(guard: Guard, layout: Layout, root: Path) -> None:
     layout.write(root, sample_weights())
-    for file in sorted(root.iterdir()):
+    for file in [root / name for name in files_below(root)]:
         kept = file.read_bytes()
         file.unlink()
         file.symlink_to("nowhere")
@@ -154,9 +155,9 @@ def test_a_link_to_nothing_is_a_file_that_is_still_to_come(guard: Guard, layout:
 def test_links_that_stay_inside_are_followed(guard: Guard, layout: Layout, root: Path) -> None:
     layout.write(root, {"w": torch.ones(4), "v": torch.ones(2)})
     (root / "blobs").mkdir()
-    for file in [file for file in root.iterdir() if file.is_file()]:
+    for file in [root / name for name in files_below(root)]:
         file.rename(root / "blobs" / file.name)
-        file.symlink_to(f"blobs/../blobs/{file.name}")
+        file.symlink_to(Path(os.path.relpath(root, file.parent)) / f"blobs/../blobs/{file.name}")
     outcome = guard.read_within_limits(root)
     assert outcome.kind is None
     assert outcome.tensors >= 2

@@ -86,6 +86,11 @@ def write_dcp_grid(directory: Path, weights: Weights) -> None:
     writer.write(directory)
 
 
+def write_accelerate_fsdp(directory: Path, weights: Weights) -> None:
+    """As Accelerate does under FSDP: the model's folder of its checkpoint."""
+    write_dcp_rows(directory / "pytorch_model_fsdp_0", weights)
+
+
 SAFETENSORS = "safetensors"
 TORCH = "torch.save"
 DCP = "torch.distributed.checkpoint"
@@ -111,4 +116,11 @@ LAYOUTS = (
     Layout("dcp", write_dcp, "__0_0.distcp", DCP, prefix="model.", several_files=True),
     Layout("dcp-rows", write_dcp_rows, "__1_0.distcp", DCP, several_files=True),
     Layout("dcp-grid", write_dcp_grid, "__1_0.distcp", DCP, several_files=True),
+    Layout(
+        "accelerate-fsdp",
+        write_accelerate_fsdp,
+        "pytorch_model_fsdp_0/__1_0.distcp",
+        "accelerate_fsdp",
+        several_files=True,
+    ),
 )

@@ -37,6 +37,11 @@ def open_counting(path: Path) -> tuple[Checkpoint, Files]:
     return format_.open(location), location.files
 
 
+def files_below(root: Path) -> list[str]:
+    """Relative paths of all files, sorted."""
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir())
+
+
 def read_everything(path: Path) -> dict[str, Tensor]:
     """Every tensor with a dtype that can be read."""
     checkpoint = open_checkpoint(path)

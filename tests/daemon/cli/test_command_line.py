@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from tests.daemon.watch.watching import Job
+from tests.writers.layouts import write_dcp, write_safetensors
 
 
 def foreshock(*arguments: str | Path, state: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -57,8 +58,19 @@ def test_a_wrong_setting_exits_with_78_and_names_it(tmp_path: Path) -> None:
 def test_inspect_tells_format_step_and_roles(job: Job) -> None:
     said = foreshock("inspect", job.root / "checkpoint-20")
     assert said.returncode == 0, said.stderr
-    for text in ("safetensors", "step  20", "llama", "2/1 × 8", "q 16×16", "every tensor has a role"):
+    for text in ("safetensors", "step  20", "by model.safetensors", "llama", "2/1 × 8", "q 16×16"):
         assert text in said.stdout
+    assert "every tensor has a role" in said.stdout
+
+
+def test_inspect_says_which_format_wins_and_by_what(tmp_path: Path) -> None:
+    write_dcp(tmp_path, {"model.layers.0.self_attn.q_proj.weight": torch.ones(4, 4)})
+    write_safetensors(tmp_path, {"model.layers.0.self_attn.q_proj.weight": torch.ones(4, 4)})
+    said = foreshock("inspect", tmp_path)
+    assert (
+        "by model.safetensors; the stricter wins over torch.distributed.checkpoint by .metadata"
+        in " ".join(said.stdout.split())
+    )
 
 
 def test_inspect_in_json(job: Job) -> None:
