@@ -7,7 +7,7 @@ are all placed by their offsets alone. The index is read as inert data (torch re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pickle import STOP
@@ -65,17 +65,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class DistributedCheckpoint:
-    """An opened index.
-
-    Attributes:
-        objects: by name, where what is no tensor lies.
-    """
+    """An opened index."""
 
     format: str
     source: Files
     tensors: Mapping[str, TensorInfo]
     chunks: Mapping[str, tuple[Chunk, ...]]
-    objects: Mapping[str, Chunk]
     metadata: Mapping[str, Any]
     files: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -85,23 +80,10 @@ class DistributedCheckpoint:
         """The checkpoint's directory."""
         return self.source.root
 
-    def read_object(self, name: str) -> Any:
-        """What was saved under a name that is no tensor's, inert (see `inert_pickle`).
-
-        Raises:
-            KeyError: no object has that name.
-            CorruptCheckpoint: it is no archive that `torch.save` wrote.
-        """
-        return _read_object(self.source, self.objects[name])
-
     def pieces(self, name: str) -> Iterator[Piece]:
         """One piece a chunk; the chunk's own archive header is read here."""
-        return self.pieces_of(name, self.chunks[name])
-
-    def pieces_of(self, name: str, chunks: Iterable[Chunk]) -> Iterator[Piece]:
-        """The pieces of some of a tensor's chunks: of one layer, where all layers are one tensor."""
         info = self.tensors[name]
-        for chunk in chunks:
+        for chunk in self.chunks[name]:
             if 0 in chunk.shape:
                 continue
             where = f"{self.root / chunk.file} at byte {chunk.offset}"
@@ -163,7 +145,7 @@ def read_distributed(location: Location, format_name: str) -> DistributedCheckpo
     objects = {name: next(iter(located[name].values())) for name in sorted(located.keys() - tensors)}
     metadata = _own_step(files, objects)
     read = (index_file, *names)
-    return DistributedCheckpoint(format_name, files, tensors, placed, objects, metadata, read)
+    return DistributedCheckpoint(format_name, files, tensors, placed, metadata, read)
 
 
 def _mapping(index: Any, attribute: str, where: str) -> dict[Any, Any]:
