@@ -1,7 +1,7 @@
 # The two commands that do all the set-up:
 #   make watch CHECKPOINTS=DIR    watch a run: measuring, API and dashboard
 #   make test                     the fast tests
-# Further: make demo [FAULT=none] · make check · make test-slow · make · make fuzz [SECONDS=600]
+# Further: make demo [FAULT=none] · make check · make test-slow · make test-genuine · make fuzz [SECONDS=600]
 # Further: make bench · make help
 
 PYTHON ?= python3
@@ -13,7 +13,7 @@ SECONDS ?= 600
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help watch demo test test-slow fuzz check format bench clean
+.PHONY: help watch demo test test-slow test-genuine fuzz check format bench clean
 
 help:
 	@sed -n 's/^#   //p; s/^# Further: //p' Makefile
@@ -36,10 +36,13 @@ demo: $(VENV)/installed
 	@$(BIN)/foreshock demo --fault $(FAULT) $(ARGS)
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m 'not slow and not gpu' $(ARGS)
+	$(BIN)/python -m pytest -m 'not slow and not genuine and not gpu' $(ARGS)
 
 test-slow: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m 'slow and not gpu' --timeout 900 $(ARGS)
+	$(BIN)/python -m pytest -m 'slow and not genuine and not gpu' --timeout 900 $(ARGS)
+
+test-genuine: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -m genuine --timeout 1200 $(ARGS)
 
 fuzz: $(VENV)/installed-dev
 	@for parser in safetensors shard_index pickle torch_file dcp_index; do \
@@ -61,4 +64,4 @@ bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/headers.py
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .genuine build dist .mypy_cache .ruff_cache .pytest_cache

@@ -12,12 +12,15 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from foreshock.daemon.errors import CorruptCheckpoint, UnreadableCheckpoint, UnsupportedCheckpoint
 from foreshock.daemon.formats.files import Files, explain
 from foreshock.daemon.formats.quoting import shown
 from foreshock.daemon.formats.tree import below
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_DIMENSIONS = 8
 MAX_NAME_BYTES = 4096
@@ -276,6 +279,27 @@ class Checkpoint(Protocol):
         Raises:
             KeyError: no tensor has that name.
             CorruptCheckpoint: a shard's own header contradicts the index.
+        """
+        ...
+
+
+@runtime_checkable
+class ReadsItself(Protocol):
+    """A checkpoint whose tensors do not lie in its files as they are: compressed, or products of factors.
+
+    Its `pieces` yields nothing; `reading.read_tensor` asks it instead.
+    """
+
+    def read(self, name: str, files: Files, start: int, stop: int) -> Tensor:
+        """Rows `start` to `stop` of a tensor, on the CPU, in the dtype that `tensors` declares.
+
+        Args:
+            name: in `Checkpoint.tensors`.
+            files: of the checkpoint's root; counts what is read.
+            start, stop: within the first dimension; 0 and 1 for a tensor without dimensions.
+
+        Raises:
+            KeyError, CorruptCheckpoint, VanishedCheckpoint, UnreadableCheckpoint: as `read_tensor`.
         """
         ...
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import product
+
+from foreshock.daemon.errors import CorruptCheckpoint, UnsupportedCheckpoint
+from foreshock.daemon.formats.quoting import shown
 
 Index = tuple[int, ...]
 Box = tuple[Index, Index]
@@ -12,6 +16,40 @@ Box = tuple[Index, Index]
 
 MAX_CUT_DIMENSIONS = 4
 """Dimensions along which one tensor may be cut; the work doubles with each."""
+
+
+def check_cover(name: str, whole: Index, boxes: list[Box], *, where: str) -> None:
+    """Make sure that the parts of a tensor make it up: each inside of it, no hole, no overlap.
+
+    Args:
+        name: of the tensor, for messages.
+        whole: its shape.
+        boxes: the parts that are not empty.
+
+    Raises:
+        CorruptCheckpoint: they do not.
+        UnsupportedCheckpoint: it is cut along more than `MAX_CUT_DIMENSIONS` dimensions.
+    """
+    for start, shape in boxes:
+        if not is_inside(start, shape, whole):
+            raise CorruptCheckpoint(
+                f"{where}: a part {shape} at {start} of tensor {shown(name)} lies outside of {whole}"
+            )
+    if len(cut_dimensions(whole, boxes)) > MAX_CUT_DIMENSIONS:
+        raise UnsupportedCheckpoint(f"{where}: {shown(name)} is cut along too many dimensions")
+    if not cover_once(whole, boxes):
+        found = sum(math.prod(shape) for _, shape in boxes)
+        raise CorruptCheckpoint(
+            f"{where}: the {len(boxes)} parts of {shown(name)} hold {found} elements and leave a hole or"
+            f" overlap in {whole} ({math.prod(whole)} elements)"
+        )
+
+
+def is_inside(start: Index, shape: Index, whole: Index) -> bool:
+    """Whether a box of non-negative numbers lies inside of a tensor, and has as many dimensions."""
+    return len(start) == len(shape) == len(whole) and all(
+        first + size <= limit for first, size, limit in zip(start, shape, whole, strict=True)
+    )
 
 
 def cut_dimensions(whole: Index, boxes: Iterable[Box]) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ are all placed by their offsets alone. The index is read as inert data (torch re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pickle import STOP
@@ -30,7 +30,7 @@ from foreshock.daemon.formats.base import (
     checked_shape,
     checked_tensor_name,
 )
-from foreshock.daemon.formats.chunk_cover import MAX_CUT_DIMENSIONS, cover_once, cut_dimensions, text_of
+from foreshock.daemon.formats.chunk_cover import check_cover, is_inside, text_of
 from foreshock.daemon.formats.files import Files, checked_name
 from foreshock.daemon.formats.inert_pickle import MAX_PICKLE_BYTES, load
 from foreshock.daemon.formats.inert_values import Global, Stub
@@ -65,12 +65,17 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class DistributedCheckpoint:
-    """An opened index."""
+    """An opened index.
+
+    Attributes:
+        objects: by name, where what is no tensor lies.
+    """
 
     format: str
     source: Files
     tensors: Mapping[str, TensorInfo]
     chunks: Mapping[str, tuple[Chunk, ...]]
+    objects: Mapping[str, Chunk]
     metadata: Mapping[str, Any]
     files: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -80,10 +85,23 @@ class DistributedCheckpoint:
         """The checkpoint's directory."""
         return self.source.root
 
+    def read_object(self, name: str) -> Any:
+        """What was saved under a name that is no tensor's, inert (see `inert_pickle`).
+
+        Raises:
+            KeyError: no object has that name.
+            CorruptCheckpoint: it is no archive that `torch.save` wrote.
+        """
+        return _read_object(self.source, self.objects[name])
+
     def pieces(self, name: str) -> Iterator[Piece]:
         """One piece a chunk; the chunk's own archive header is read here."""
+        return self.pieces_of(name, self.chunks[name])
+
+    def pieces_of(self, name: str, chunks: Iterable[Chunk]) -> Iterator[Piece]:
+        """The pieces of some of a tensor's chunks: of one layer, where all layers are one tensor."""
         info = self.tensors[name]
-        for chunk in self.chunks[name]:
+        for chunk in chunks:
             if 0 in chunk.shape:
                 continue
             where = f"{self.root / chunk.file} at byte {chunk.offset}"
@@ -145,7 +163,7 @@ def read_distributed(location: Location, format_name: str) -> DistributedCheckpo
     objects = {name: next(iter(located[name].values())) for name in sorted(located.keys() - tensors)}
     metadata = _own_step(files, objects)
     read = (index_file, *names)
-    return DistributedCheckpoint(format_name, files, tensors, placed, metadata, read)
+    return DistributedCheckpoint(format_name, files, tensors, placed, objects, metadata, read)
 
 
 def _mapping(index: Any, attribute: str, where: str) -> dict[Any, Any]:
@@ -246,7 +264,7 @@ def _placed(
     for part in declared:
         start: Any = part.attribute("offsets") if isinstance(part, Stub) else None
         shape: Any = part.attribute("sizes") if isinstance(part, Stub) else None
-        if not _inside(start, shape, info.shape):
+        if not (are_counts(start) and are_counts(shape) and is_inside(start, shape, info.shape)):
             raise CorruptCheckpoint(f"{where}: a chunk of {shown(info.name)} lies outside of {info.shape}")
         if 0 in shape:
             continue
@@ -258,24 +276,10 @@ def _placed(
         placed.append(replace(chunk, shape=tuple(shape)))
     if len(placed) == 1 and placed[0].shape == info.shape:
         return tuple(placed) if info.dtype in READABLE_DTYPES else ()
-    boxes = [(chunk.start, chunk.shape) for chunk in placed]
-    if len(cut_dimensions(info.shape, boxes)) > MAX_CUT_DIMENSIONS:
-        raise UnsupportedCheckpoint(f"{where}: {shown(info.name)} is cut along too many dimensions")
-    if not cover_once(info.shape, boxes):
-        raise CorruptCheckpoint(
-            f"{where}: the {len(placed)} chunks of {shown(info.name)} leave a hole or overlap in {info.shape}"
-        )
+    check_cover(info.name, info.shape, [(chunk.start, chunk.shape) for chunk in placed], where=where)
     if info.dtype not in READABLE_DTYPES:
         return ()
     return tuple(sorted(placed, key=lambda chunk: chunk.start))
-
-
-def _inside(start: Any, shape: Any, whole: tuple[int, ...]) -> bool:
-    if not are_counts(start) or not are_counts(shape):
-        return False
-    return len(start) == len(shape) == len(whole) and all(
-        first + size <= limit for first, size, limit in zip(start, shape, whole, strict=True)
-    )
 
 
 def _own_step(files: Files, objects: Mapping[str, Chunk]) -> dict[str, Any]:

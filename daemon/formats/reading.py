@@ -14,7 +14,13 @@ import torch
 from torch import Tensor
 
 from foreshock.daemon.errors import CorruptCheckpoint, UnsupportedCheckpoint
-from foreshock.daemon.formats.base import READABLE_DTYPES, Checkpoint, Piece, contiguous_strides
+from foreshock.daemon.formats.base import (
+    READABLE_DTYPES,
+    Checkpoint,
+    Piece,
+    ReadsItself,
+    contiguous_strides,
+)
 from foreshock.daemon.formats.files import Files
 from foreshock.daemon.formats.quoting import shown
 
@@ -47,7 +53,10 @@ def read_tensor(checkpoint: Checkpoint, name: str, files: Files, rows: slice | N
             f" only {', '.join(READABLE_DTYPES)} can be measured"
         )
     start, stop, _ = (rows or slice(None)).indices(info.shape[0]) if info.shape else (0, 0, 1)
-    shape = (max(stop - start, 0), *info.shape[1:]) if info.shape else ()
+    stop = max(start, stop)
+    if isinstance(checkpoint, ReadsItself):
+        return checkpoint.read(name, files, start, stop)
+    shape = (stop - start, *info.shape[1:]) if info.shape else ()
     tensor = _allocate(shape, _DTYPES[info.dtype], f"{checkpoint.root}: tensor {shown(name)}")
     filled = 0
     for piece in checkpoint.pieces(name):

@@ -72,6 +72,21 @@ class Refused:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class LocalPart(Refused):
+    """One rank's part of a distributed tensor: unreadable alone, a fragment for who has all ranks' files.
+
+    Attributes:
+        local: what this file holds.
+        shape: of the whole tensor, as the pickle claims; counts.
+        spec: the saved `DTensorSpec`: placements and device mesh, inert.
+    """
+
+    local: TensorRef
+    shape: tuple[int, ...]
+    spec: Stub
+
+
 # Calls that make tensors ----------------------------------------------------------------------------
 
 
@@ -133,12 +148,14 @@ def _local_tensor(inner: Any, state: Any) -> TensorRef | Refused:
     local = Stub(None, (), state).attribute("_local_tensor")
     if not isinstance(local, TensorRef) or not are_counts(shape, most=MAX_RANK):
         return Refused("a tensor subclass whose data could not be found")
-    if local.shape != tuple(shape):
-        return Refused(
-            f"one rank's part {local.shape} of a DTensor of shape {tuple(shape)}:"
-            " the file does not hold the other ranks' parts"
-        )
-    return local
+    spec = Stub(None, (), state).attribute("_spec")
+    if local.shape == tuple(shape):
+        return local
+    reason = (
+        f"one rank's part {local.shape} of a DTensor of shape {tuple(shape)}:"
+        " the file does not hold the other ranks' parts"
+    )
+    return LocalPart(reason, local, tuple(shape), spec) if isinstance(spec, Stub) else Refused(reason)
 
 
 def _ordered_dict(args: tuple[Any, ...]) -> dict[Any, Any]:

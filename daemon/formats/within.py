@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from foreshock.daemon.errors import IncompleteCheckpoint
 from foreshock.daemon.formats.base import Checkpoint, Format, Location
-from foreshock.daemon.formats.presented import PresentedCheckpoint
+from foreshock.daemon.formats.presented import present
 from foreshock.daemon.formats.tree import below, folders
 
 
@@ -45,7 +45,7 @@ class Within:
         first, *others = self._folders(names)
         notes = (f"only {first} is read, not {', '.join(others[:5])}",) if others else ()
         inner = self.inner.open(location.within(first))
-        return PresentedCheckpoint(inner, self.name, (*inner.notes, *notes))
+        return present(inner, self.name, notes=notes)
 
     def _folders(self, names: frozenset[str]) -> tuple[str, ...]:
         wanted = re.compile(self.folder)
