@@ -15,6 +15,7 @@ from foreshock.daemon.errors import UnsupportedCheckpoint
 from foreshock.daemon.formats.base import Checkpoint, Format, Location
 from foreshock.daemon.formats.dcp import TorchDistributedCheckpoint
 from foreshock.daemon.formats.folders import ACCELERATE_FSDP, LLAMA_FACTORY, OLMO_CORE
+from foreshock.daemon.formats.megatron_core import NEMO, MegatronCore
 from foreshock.daemon.formats.safetensors import Safetensors
 from foreshock.daemon.formats.torch_file import TorchFiles
 
@@ -22,6 +23,8 @@ FORMATS: tuple[Format, ...] = (
     ACCELERATE_FSDP,
     OLMO_CORE,
     LLAMA_FACTORY,
+    NEMO,
+    MegatronCore(),
     Safetensors(),
     TorchDistributedCheckpoint(),
     TorchFiles(),

@@ -42,6 +42,8 @@ from foreshock.daemon.formats.tree import at_root
 METADATA = ".metadata"
 STEP_KEYS = frozenset({"step", "global_step", "iteration", "iter_num"})
 MAX_STEP_ENTRY_BYTES = 64 << 10
+MEGATRON_OBJECTS = "common_state/"
+"""What only Megatron-Core saves, since 0.19; `megatron_core` reads such checkpoints once they are whole."""
 
 Located = Mapping[str, Mapping[str, "Chunk"]]
 """Chunks by the name of what they are a part of, then by their first index as text."""
@@ -132,7 +134,10 @@ class TorchDistributedCheckpoint:
 
     def open(self, location: Location) -> Checkpoint:
         """Read the index, and check that chunks cover tensors and lie within the files."""
-        return read_distributed(location, self.name)
+        checkpoint = read_distributed(location, self.name)
+        if any(name.startswith(MEGATRON_OBJECTS) for name in checkpoint.objects):
+            raise IncompleteCheckpoint(f"{location.path}: Megatron-Core has yet to write its metadata.json")
+        return checkpoint
 
 
 def read_distributed(location: Location, format_name: str) -> DistributedCheckpoint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import warnings
 from collections import OrderedDict
@@ -91,6 +92,16 @@ def write_accelerate_fsdp(directory: Path, weights: Weights) -> None:
     write_dcp_rows(directory / "pytorch_model_fsdp_0", weights)
 
 
+def write_megatron_core(directory: Path, weights: Weights) -> None:
+    """As Megatron-Core does for layers that differ: common state first, the marker last."""
+    common = {"args": argparse.Namespace(num_attention_heads=2), "iteration": 2000, "checkpoint_version": 3.0}
+    torch.save(common, directory / "common.pt")
+    write_dcp_grid(directory, weights)
+    backends = {"sharded_backend": "torch_dist", "sharded_backend_version": 1}
+    backends |= {"common_backend": "torch", "common_backend_version": 1}
+    (directory / "metadata.json").write_text(json.dumps(backends))
+
+
 SAFETENSORS = "safetensors"
 TORCH = "torch.save"
 DCP = "torch.distributed.checkpoint"
@@ -123,4 +134,5 @@ LAYOUTS = (
         "accelerate_fsdp",
         several_files=True,
     ),
+    Layout("megatron-core", write_megatron_core, "__1_0.distcp", "megatron_core", several_files=True),
 )
