@@ -28,7 +28,7 @@ W = {"w": torch.ones(2)}
         ({"model.safetensors", "optimizer.pt", "rng_state.pth", "training_args.bin"}, "safetensors"),
         ({".metadata", "__0_0.distcp"}, "torch.distributed.checkpoint"),
         ({"__0_0.distcp"}, "torch.distributed.checkpoint"),
-        ({".metadata", "__0_0.distcp", "common.pt"}, "torch.distributed.checkpoint"),
+        ({".metadata", "__0_0.distcp", "common.pt"}, "megatron_core"),
         ({"ckpt.pt"}, "torch.save"),
         ({"pytorch_model.bin.index.json"}, "torch.save"),
         ({"mp_rank_00_model_states.pt"}, "torch.save"),
