@@ -6,10 +6,13 @@ environment that runs the tests (torch above all) and add, or replace, what `REQ
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import site
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -60,13 +63,21 @@ def generate(
     """
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
     command = [str(python), *(launcher if ranks > 1 else []), str(GENERATORS / f"{generator}.py")]
-    done = subprocess.run(
-        [*command, *map(str, arguments)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=timeout_seconds,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **(environment or {})},
-    )
-    assert done.returncode == 0, f"{generator}: exit {done.returncode}\n{(done.stdout + done.stderr)[-4000:]}"
-    return done.stdout
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            [*command, *map(str, arguments)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **(environment or {})},
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout_seconds)
+        finally:  # frameworks leave helpers behind
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        printed = output.read()
+    assert code == 0, f"{generator}: exit {code}\n{printed[-4000:]}"
+    return printed
