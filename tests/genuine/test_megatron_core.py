@@ -1,4 +1,4 @@
-"""What the real Megatron-Core writes as `torch_dist` is read bit for bit under the names of the whole model."""
+"""What the real Megatron-Core writes as `torch_dist` is read bit for bit under the whole model's names."""
 
 from __future__ import annotations
 

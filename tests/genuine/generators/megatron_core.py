@@ -1,4 +1,4 @@
-"""The real Megatron-Core writes a `torch_dist` checkpoint under torchrun on gloo; every rank dumps its weights.
+"""The real Megatron-Core writes a `torch_dist` checkpoint on gloo; every rank dumps its weights.
 
 usage: megatron_core.py OUT TP PP [--moe] [--layers-apart] [--bf16]
 
